@@ -46,6 +46,7 @@
 //	checklist  what a training should have reached at its end, by what it printed: met, not met, not checked
 //	advice     what a program's output and its curves advise its user to change: patterns, bounds, windows
 //	witness    what the program's own processes report of their memory, through a part of overlay's hook
+//	identity   what makes a run the same run: code, recipes, arguments, environment, packages, data, ranks
 //	states     the saved states that a resume reads: which are complete, and which are this run's own
 //	record     runs on disk
 //	live       what a running launch publishes of its run, for other processes to read

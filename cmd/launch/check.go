@@ -105,7 +105,7 @@ func factsOf(ctx context.Context, s settings, p *intake.Reading) check.Facts {
 	v := view(p)
 	f.Title, f.Plan, f.Stop, f.Room = ui.Title(p.Job), v.Plan, v.Stop, p.Run.Room
 	f.Read = check.Look(ctx, p.Job)
-	f.Earlier = earlier(record.In(s.State), p)
+	f.Earlier = earlier(s, p)
 	return f
 }
 
@@ -122,13 +122,13 @@ func missingScript(c job.Command) error {
 }
 
 // earlier is what the checks have to know of the last run of the same command; nil if there is none.
-func earlier(store record.Store, p *intake.Reading) *check.Earlier {
-	now := record.MaskRun(p.Run).Job
-	h, err := lastOf(store, now)
-	if h == nil || err != nil {
+func earlier(s settings, p *intake.Reading) *check.Earlier {
+	c, err := s.lastOf(p)
+	if c == nil || err != nil {
 		return nil
 	}
+	h := c.history
 	r, last := h.Run(), h.LastOutcome()
 	return &check.Earlier{Run: h.ID, Running: h.Life().Alive, Succeeded: last != nil && last.Ending == run.Succeeded,
-		Changed: !sameRecipe(r.Job, now), Saved: r.Saved()}
+		Changed: c.changed(p), Saved: r.Saved()}
 }

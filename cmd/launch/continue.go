@@ -16,48 +16,35 @@ import (
 // mostLooked bounds how many runs are compared with a command.
 const mostLooked = 200
 
-// goOn continues the last run of the same job, if it has not succeeded. done is false if there is none.
+// goOn continues the last run that is the same as this one, if it has not succeeded. done is false if there is none.
 func goOn(ctx context.Context, s settings, p *intake.Reading, args []string, say ui.Printer) (done bool, err error) {
 	if !s.Continue || p.Job == nil {
 		return false, nil
 	}
-	now := record.MaskRun(p.Run).Job
-	h, err := lastOf(record.In(s.State), now)
-	if h == nil || err != nil {
+	c, err := s.lastOf(p)
+	if c == nil || err != nil {
 		return false, err
 	}
+	h := c.history
 	last := h.LastOutcome()
 	switch {
 	case last != nil && last.Ending == run.Succeeded:
 		say.Line("run %s of this command has succeeded: another run starts", h.ID)
 		return false, nil
-	case !sameRecipe(h.Run().Job, now):
+	case h.Identity() == nil && c.changed(p):
 		say.Line("the recipe has changed since run %s: another run starts", h.ID)
+		return false, nil
+	case len(c.what) > 0 && !s.Accept:
+		say.Line("another run starts, because run %s of this command is not the same: %s", h.ID, sinceBegun(c.what))
 		return false, nil
 	}
 	p.Close()
 	var command []string
-	if record.HasMask(now.Command.Args) {
+	if record.HasMask(record.MaskArgs(args)) {
 		command = args
 	}
+	s.AllowTyped = true // --continue is given with the whole command: its --allow counts, be it lower
 	return true, resume(ctx, s, h.ID, command, whereNeeded)
-}
-
-// lastOf returns the last run of a job's command; nil if there is none.
-func lastOf(store record.Store, now *job.Job) (*record.History, error) {
-	ids, err := store.List()
-	if err != nil {
-		return nil, err
-	}
-	for i, id := range slices.Backward(ids) {
-		if len(ids)-i > mostLooked {
-			break
-		}
-		if h, err := store.Read(id); err == nil && h.Run() != nil && sameCommand(h.Run().Job, now) {
-			return h, nil
-		}
-	}
-	return nil, nil
 }
 
 // sameCommand reports whether two jobs are of one command.

@@ -5,13 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/launch-ml/launch/core/ladder"
 	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/launch-ml/launch/core/attempt"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
@@ -25,8 +25,11 @@ func newResume() *cobra.Command {
 			"launch was killed", Args: runAndCommand,
 		Long: `resume continues a run from its newest saved state, on the rung that the run had reached. It takes a
 run that was interrupted, that failed for a reason which is fixed now, that stopped because no allowed
-rung was left, or whose launch was killed. The cost that the run was allowed when it began still holds;
---allow raises it. A run without a saved state, or whose program cannot resume, starts over only with
+rung was left, or whose launch was killed. The cost that the run was allowed when it began still holds,
+unless --allow gives another one. The run goes on only as what it began: if its code, arguments, data,
+environment, Python or packages have changed since, resume lists what and ends with 125; --accept goes
+on all the same and marks the run as mixed. A changed recipe is no hindrance: the run keeps the one that
+it began with. A run without a saved state, or whose program cannot resume, starts over only with
 --from-start.
 
 Secrets of a command are not recorded. To resume such a run, type the whole command again after --.`,
@@ -39,9 +42,8 @@ Secrets of a command are not recorded. To resume such a run, type the whole comm
 			if c.Flags().Changed(setFlag) {
 				return fmt.Errorf("a run keeps the settings that it began with; `launch --%s` starts another run", setFlag)
 			}
-			if !c.Flags().Changed("allow") { // then the cost that the run began with holds
-				s.Allow = ladder.None
-			}
+			s.Accept, _ = c.Flags().GetBool(acceptFlag)
+			s.AllowTyped = c.Flags().Changed("allow") // else the cost that the run began with holds
 			over := never
 			if fromStart {
 				over = always
@@ -50,6 +52,7 @@ Secrets of a command are not recorded. To resume such a run, type the whole comm
 		},
 	}
 	addSet(c.Flags())
+	addAccept(c.Flags())
 	c.Flags().Lookup(setFlag).Hidden = true // for its error only
 	c.Flags().BoolVar(&fromStart, "from-start", false, "start the run over, even if it has a saved state")
 	return sameExits(c, runExits)
@@ -101,6 +104,10 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 	if err != nil {
 		return err
 	}
+	who, mix, err := s.same(h, r, found, say)
+	if err != nil {
+		return err
+	}
 	defer func() { s.release() }()
 	if err := s.claimAgain(ctx, say, &found, r); err != nil {
 		return err
@@ -113,10 +120,23 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 	if err := rec.Write(record.Event{Kind: record.Resumed, Limit: s.Limit()}); err != nil {
 		return err
 	}
+	if mix != nil {
+		r.Mixed = append(r.Mixed, *mix)
+		rec.Write(record.Event{Kind: record.Mixed, Identity: who, Mix: mix})
+		say.Warn("%v", *mix)
+	}
 	taken = true
 	signals := collectSignals(s.Leave)
 	defer signals.close()
-	return finish(ctx, s, r, rec, say, attempt.Setup{Room: found, Hold: s.hold, Held: held, Past: past, Signals: signals})
+	return finish(ctx, s, r, rec, say, already(who), attempt.Setup{Room: found, Hold: s.hold, Held: held, Past: past, Signals: signals})
+}
+
+// allowed is the cost that a run is allowed from now on.
+func (s settings) allowed(r *run.Run) ladder.Cost {
+	if s.AllowTyped {
+		return s.Allow
+	}
+	return r.Limits.Allow
 }
 
 // takeRun opens a run's record, so that no other launch can take the run. It returns the record's state before that,
@@ -149,7 +169,7 @@ func restoreSecrets(r *run.Run, id string, command []string) error {
 func takeUp(
 	s settings, h *record.History, r *run.Run, life record.Life, over restart, say ui.Printer,
 ) (attempt.Past, error) {
-	if err := r.Again(s.Allow); err != nil && h.Stop() != nil {
+	if err := r.Again(s.allowed(r)); err != nil && h.Stop() != nil {
 		return attempt.Past{}, fmt.Errorf("run %s is over: %w", h.ID, err)
 	}
 	r.Limits.Anyway = r.Limits.Anyway || s.Anyway

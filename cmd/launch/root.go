@@ -81,6 +81,7 @@ func newRoot() *cobra.Command {
 	root.Flags().SetInterspersed(false)
 	addFlags(root.PersistentFlags())
 	addSet(root.Flags())
+	addAccept(root.Flags())
 	root.Flags().Bool(versionFlag, false, "print the version, as launch version does")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) {
@@ -137,6 +138,7 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 		return s, nil, err
 	}
 	s.Set, _ = c.Flags().GetStringArray(setFlag) // nil where the command has no such flag
+	s.Accept, _ = c.Flags().GetBool(acceptFlag)
 	dash := c.ArgsLenAtDash()
 	if len(args) > 0 && dash != 0 {
 		// launch's flags end at the first argument

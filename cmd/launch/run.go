@@ -14,6 +14,7 @@ import (
 	"github.com/launch-ml/launch/core/attempt"
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/explain"
+	"github.com/launch-ml/launch/core/identity"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
@@ -125,16 +126,22 @@ func asTyped(ctx context.Context, s settings, p *intake.Reading, say ui.Printer)
 			say.Line("%s", hint)
 		}
 	}
+	settle := func() {}
 	rec, err := record.In(s.State).Create(time.Now())
 	if err != nil {
 		rec = nil
 	} else {
+		who := s.identify(p.Command, nil, p.Room)
 		rec.Write(record.Event{Kind: record.Followed, Args: record.MaskArgs(p.Command.Args), Dir: p.Command.Dir, Limit: s.Limit()})
+		settle = who.record(rec)
 	}
 	own := screen.NewPatient(say.W)
 	say.W = own
-	setup := attempt.Setup{Options: s.options(), Record: rec, Settle: p.Close, Replaced: replaced(s, say, rec, nil),
-		Own: own}
+	setup := attempt.Setup{Options: s.options(), Record: rec, Replaced: replaced(s, say, rec, nil), Own: own,
+		Settle: func() {
+			p.Close()
+			settle()
+		}}
 	if s.Shows.Any() {
 		say = s.share(say, &setup)
 	}
@@ -207,6 +214,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 	if err != nil {
 		return &ownExit{err, run.OwnTrouble}
 	}
+	who := s.identify(p.Command, p.Job, p.Room)
 	v := view(p)
 	v.Verbose, v.Truths = s.Verbose, record.In(s.State).Unsaid(p.Job)
 	switch {
@@ -248,8 +256,12 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 			say.Warn("%v", err)
 		}
 	}
-	setup := attempt.Setup{Room: p.Room, Hold: s.hold, Settle: p.Close, Held: held, Signals: signals}
-	err = finish(ctx, s, p.Run, rec, say, setup)
+	settle := who.record(rec)
+	setup := attempt.Setup{Room: p.Room, Hold: s.hold, Held: held, Signals: signals, Settle: func() {
+		p.Close()
+		settle()
+	}}
+	err = finish(ctx, s, p.Run, rec, say, who, setup)
 	if ownTrouble(err) && len(s.Set) == 0 { // as typed, the program would use other settings than the user asks for
 		say.Warn("%v: the command runs as typed, once, without changes", err)
 		p.Warnings, p.Explained = nil, true
@@ -280,7 +292,9 @@ func endBusy(s settings, name string, j *job.Job, why error) error {
 
 // finish makes a run's attempts and exits as the last one did. It returns an error only if nothing ran. setup has the
 // values that only the caller knows.
-func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say ui.Printer, setup attempt.Setup) error {
+func finish(
+	ctx context.Context, s settings, r *run.Run, rec *record.Record, say ui.Printer, who *identified, setup attempt.Setup,
+) error {
 	setup.Options, setup.Job, setup.Priced, setup.Differs = s.options(), r.Job, cmp.Or(r.Priced, r.Ladders), r.Differs
 	setup.Own = screen.NewPatient(say.W)
 	say.W = setup.Own
@@ -298,7 +312,8 @@ func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say
 	if last := r.Last(); last != nil && last.Plan.Trial == "" { // a run that stops again ends as it did before
 		x.Exit = proc.Exit{Code: last.Outcome.Code, Signal: syscall.Signal(last.Outcome.Signal)}
 	}
-	j := x.Journal(r, say, s.receipts())
+	j := &keeper{Journal: x.Journal(r, say, s.receipts()), began: who, rec: rec, run: r, say: say, accept: s.Accept,
+		again: func() identity.Subject { return s.subject(r.Job.Command, r.Job, setup.Room) }}
 	stop, err := carryOn(ctx, s, at, r, x, j, say)
 	s.hold.Release() // the program has ended: others may wait for its card
 	var sooner *attempt.Interrupted

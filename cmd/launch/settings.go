@@ -52,6 +52,9 @@ type settings struct {
 	Set      []string // KEY=VALUE: settings of the job that the user asks for beside its recipe
 	GPUs     int      // how many cards the command would see; 0: this machine's, or one with VRAM
 	Anyway   bool
+	Accept   bool // go on with a run that is no longer what it began as
+	// AllowTyped: Allow is what the user wants now, be it lower than before, and no default.
+	AllowTyped bool
 	Continue bool // the last run of the same command, if it has not succeeded
 	TTY      bool
 	Quiet    bool

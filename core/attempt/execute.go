@@ -13,6 +13,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/confine"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
@@ -38,9 +39,9 @@ func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 	if err != nil {
 		return run.Outcome{}, err
 	}
-	started := x.Job
+	started := x.asBegan()
 	if p.Trial != "" {
-		away, clear, err := x.away(dir, edits)
+		away, clear, err := x.away(started, dir, edits)
 		defer clear()
 		if err != nil {
 			return run.Outcome{}, err
@@ -158,9 +159,23 @@ func freePort() (string, error) {
 	return port, err
 }
 
+// mostRecipe bounds a file of a recipe, in bytes.
+const mostRecipe = 64 << 20
+
+// asBegan returns the job with its recipe as it was when the run began, and prints which of its files have changed
+// since: one run never reads two recipes.
+func (x *Executor) asBegan() *job.Job {
+	began, outdated := x.Job.AsBegan(func(path string) ([]byte, error) { return file.Read(path, mostRecipe) })
+	for _, path := range outdated {
+		x.Report.Warn("%s has changed since the run began: this attempt uses the text that it had then. To use the "+
+			"changed one, start another run", path)
+	}
+	return began
+}
+
 // away returns the job of a trial, which writes into a scratch folder. It sets that folder in the edits. clear removes
 // the folder.
-func (x *Executor) away(dir string, edits []config.Edit) (j *job.Job, clear func(), err error) {
+func (x *Executor) away(from *job.Job, dir string, edits []config.Edit) (j *job.Job, clear func(), err error) {
 	var undo []func()
 	clear = func() {
 		for _, f := range slices.Backward(undo) {
@@ -185,7 +200,7 @@ func (x *Executor) away(dir string, edits []config.Edit) (j *job.Job, clear func
 	if err := confine.Stage(scratch, x.Job.Rehearsal.Puts); err != nil {
 		return nil, clear, err
 	}
-	return x.Job.Away(scratch), clear, nil
+	return from.Away(scratch), clear, nil
 }
 
 // note records what a trial will leave, so that the next launch removes it if this one is killed.

@@ -147,6 +147,8 @@ type File struct {
 	// Argument: a positional argument of the command names the file, as in Path.
 	Argument bool   `json:"argument,omitempty"`
 	Text     []byte `json:"text,omitempty"` // empty for Python source
+	// Outdated: the file is no longer as the plugin read it, and the command gets a copy of it as it was.
+	Outdated bool `json:"-"`
 	// Added: the user has no such file. If there are edits, launch writes one and adds it after the option's other
 	// values. Its text is "{}", and Path is only a name for it.
 	Added bool `json:"added,omitempty"`

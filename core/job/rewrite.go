@@ -1,6 +1,7 @@
 package job
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"path/filepath"
@@ -21,11 +22,12 @@ type Rewritten struct {
 
 // Rewrite makes the edits. Edited files become copies below dir, under their own names, and the command then names the
 // copies; the user's own files are never changed. Copies of the same name lie in separate folders. What the user has
-// asked for ([Job.Asked]) is edited first. Without any edits the command is returned unchanged.
+// asked for ([Job.Asked]) is edited first. A file that is outdated becomes a copy with its recorded text. Without
+// edits and outdated files the command is returned unchanged.
 func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	out := &Rewritten{Command: j.Command, Set: map[string]string{}}
 	edits = slices.Concat(j.AskedInFiles(), edits)
-	if len(edits) == 0 {
+	if len(edits) == 0 && !slices.ContainsFunc(j.Files, func(f File) bool { return f.Outdated }) {
 		return out, nil
 	}
 	prog, err := j.Command.Prog()
@@ -60,7 +62,7 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 		switch f.Patches = patched[f.Path]; {
 		case edited:
 			f.Text = doc.Bytes()
-		case len(f.Patches) == 0:
+		case len(f.Patches) == 0 && !f.Outdated:
 			continue
 		}
 		switch now, _ := argv.Get(f.Flag); {
@@ -80,6 +82,34 @@ func (j *Job) Rewrite(edits []config.Edit, dir string) (*Rewritten, error) {
 	}
 	out.Command.Env = withEnv(j.Command.Env, out.Set)
 	return out, nil
+}
+
+// AsBegan returns the job with those files of its recipe marked as outdated whose text is no longer the one that the
+// plugin read, and lists them. read reads a file by its absolute path. Files whose copies the program would not read
+// rightly ([Job.Fixed]) are left as they are.
+func (j *Job) AsBegan(read func(path string) ([]byte, error)) (began *Job, outdated []string) {
+	if j.Fixed != "" {
+		return j, nil
+	}
+	out := *j
+	out.Files = slices.Clone(j.Files)
+	for i, f := range out.Files {
+		if len(f.Text) == 0 || f.Added || f.Served() || f.Format == Binary || f.Flag == "" && !f.Argument {
+			continue
+		}
+		path := f.Path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(j.Command.Dir, path)
+		}
+		if now, err := read(path); err != nil || !bytes.Equal(now, f.Text) {
+			out.Files[i].Outdated = true
+			outdated = append(outdated, f.Path)
+		}
+	}
+	if outdated == nil {
+		return j, nil
+	}
+	return &out, outdated
 }
 
 // AskedInFiles lists what the user has asked for in the files of the recipe. The command reads copies of those files.

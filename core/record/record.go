@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/launch-ml/launch/core/identity"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
@@ -38,6 +39,12 @@ const (
 	Stopped  = "stopped"  // the run is over
 	Resumed  = "resumed"  // another launch continued the run after the first one died
 	Followed = "followed" // a command that no plugin recognised was run as typed
+	// Identified has what makes the run the same run, as its attempts found it.
+	Identified = "identified"
+	// Listed has the data as an attempt left them, its own files included.
+	Listed = "listed"
+	// Mixed: the run went on although something is not what it began with, because its user accepted that.
+	Mixed = "mixed"
 )
 
 // An Event is one line of a run's record.
@@ -56,6 +63,10 @@ type Event struct {
 	Outcome *run.Outcome `json:"outcome,omitempty"` // of such a command
 	Device  any          `json:"device,omitempty"`
 	Limit   unit.Bytes   `json:"limit_bytes,omitempty"` // the limit for each process from here on (--memory)
+
+	Identity *identity.Identity `json:"identity,omitempty"`
+	Data     []identity.Tree    `json:"data,omitempty"`
+	Mix      *run.Mix           `json:"mix,omitempty"`
 }
 
 // A Store is the folder of all runs.
@@ -297,6 +308,8 @@ func (h *History) Run() *run.Run {
 			r.Attempts = append(r.Attempts, *e.Attempt)
 		case e.Kind == Planned && e.Plan != nil && r != nil:
 			r.Numbered = max(r.Numbered, e.Plan.Attempt)
+		case e.Kind == Mixed && e.Mix != nil && r != nil:
+			r.Mixed = append(r.Mixed, *e.Mix)
 		}
 	}
 	return r

@@ -21,10 +21,16 @@ type Executor interface {
 
 // A Journal keeps each event before the next one happens.
 type Journal interface {
-	// Planned returns [ErrRoom] if the room has changed since it was measured. Then there is another plan.
+	// Planned returns [ErrRoom] if the room has changed since it was measured: then there is another plan. It returns a
+	// [Halt] if the attempt must not be made.
 	Planned(*Plan) error
 	Ended(*Attempt) error
 }
+
+// A Halt is the error of a plan that must not be carried out, for a reason that is not in the run itself.
+type Halt struct{ Stop *Stop }
+
+func (h *Halt) Error() string { return h.Stop.Why }
 
 // ErrRoom is the error of a plan whose room another launch has taken meanwhile.
 var ErrRoom = errors.New("another launch has taken the room meanwhile")
@@ -42,8 +48,11 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 		if stop != nil {
 			return stop, nil
 		}
+		halt := (*Halt)(nil)
 		if err := j.Planned(p); errors.Is(err, ErrRoom) {
 			continue
+		} else if errors.As(err, &halt) {
+			return halt.Stop, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("recording the plan: %w", err)
 		}

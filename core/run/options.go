@@ -110,8 +110,8 @@ func (r *Run) hostOptions(last *Attempt, room string) (out []Option) {
 
 // Again prepares a stopped run to continue, at a higher cost or after the user has fixed what stopped it. Attempts that
 // were interrupted, failed for another reason than memory, or shared the card when they ran out of it, prove nothing
-// about what fits: Again removes them, but the next attempt resumes from the newest state. allow raises the allowed
-// cost; a lower one changes nothing. The error is why the run cannot continue.
+// about what fits: Again removes them, but the next attempt resumes from the newest state. allow is the cost that is
+// allowed from now on. The error is why the run cannot continue.
 func (r *Run) Again(allow ladder.Cost) error {
 	if last := r.Last(); last != nil && last.Plan.Trial == "" {
 		switch {
@@ -121,7 +121,7 @@ func (r *Run) Again(allow ladder.Cost) error {
 			return errors.New("the program did not take its settings: " + last.Outcome.Untaken)
 		}
 	}
-	r.Limits.Allow = max(r.Limits.Allow, allow)
+	r.Limits.Allow = allow
 	r.Left, r.Numbered = r.state(), r.number()-1
 	r.Attempts = slices.DeleteFunc(slices.Clone(r.Attempts), func(a Attempt) bool {
 		gone := a.Outcome.Ending == Interrupted || a.Outcome.Beside || a.Outcome.Ending == Failed && a.Plan.Trial == ""

@@ -253,9 +253,27 @@ type Run struct {
 	// interrupted or failed before the run was resumed. nil if there are none.
 	Cut      *Progress `json:"cut,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"`
+	// Mixed are the moments from which the run is no longer the one that it began as.
+	Mixed []Mix `json:"-"`
 	// Numbered is the highest number of an attempt that was planned before the run was taken up again. The next one is
 	// higher, so that no two attempts have the same number.
 	Numbered int `json:"numbered,omitempty"`
+}
+
+// A Mix is a moment from which a run has gone on although something was not what it began with: its result is that of
+// two experiments.
+type Mix struct {
+	From int64    `json:"from"` // the iteration of the state that it resumed from; 0: from the beginning, or unknown
+	What []string `json:"what"` // what differs, one line each
+}
+
+// String is "mixed from step 3: train.py has changed".
+func (m Mix) String() string {
+	from := "mixed"
+	if m.From > 0 {
+		from = fmt.Sprintf("mixed from step %d", m.From)
+	}
+	return from + ": " + strings.Join(m.What, "; ")
 }
 
 // Progress is how far an attempt came, by the program's own reports.

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/launch-ml/launch/core/identity"
+	"github.com/launch-ml/launch/core/intake"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/room"
+	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+// acceptFlag is the name of the flag that addAccept declares.
+const acceptFlag = "accept"
+
+// addAccept declares --accept. It is no setting of launch: in a variable or a file it would mix experiments unseen.
+func addAccept(f *pflag.FlagSet) {
+	f.Bool(acceptFlag, false, "go on although code, data, environment or the like have changed since the run began; the "+
+		"run is then marked as mixed")
+}
+
+const (
+	dataTime = 2 * time.Second        // how long the listing of data may take
+	readying = 100 * time.Millisecond // how long the program's start waits for an identity
+)
+
+// subject is what the identity of a command is taken of.
+func (s settings) subject(c job.Command, j *job.Job, seen room.Room) identity.Subject {
+	return identity.Subject{Command: c, Job: j, Mask: record.MaskArgs, Masked: record.Masked, Devices: seen.Devices,
+		Cache: filepath.Join(s.State, "cache"), Apart: []string{s.State}, Deadline: time.Now().Add(dataTime)}
+}
+
+// identify starts to take the identity of a command.
+func (s settings) identify(c job.Command, j *job.Job, seen room.Room) *identified {
+	i := &identified{ready: make(chan struct{})}
+	go func() {
+		defer close(i.ready)
+		i.id = identity.Take(s.subject(c, j, seen), "")
+	}()
+	return i
+}
+
+// An identified is an identity that is taken while launch prepares the program's start.
+type identified struct {
+	ready chan struct{} // closed when it is taken
+	id    *identity.Identity
+}
+
+// already is an identity that was taken before; nil for a run whose record has none.
+func already(id *identity.Identity) *identified {
+	i := &identified{ready: make(chan struct{}), id: id}
+	close(i.ready)
+	return i
+}
+
+// get waits for the identity. It is nil if the run has none.
+func (i *identified) get() *identity.Identity {
+	<-i.ready
+	return i.id
+}
+
+// record writes the identity into a record: now, if it is taken soon, else later. settle waits until it is written.
+func (i *identified) record(rec *record.Record) (settle func()) {
+	if rec == nil {
+		return func() {}
+	}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		rec.Write(record.Event{Kind: record.Identified, Identity: i.get()})
+	}()
+	select {
+	case <-written:
+	case <-time.After(readying):
+	}
+	return func() { <-written }
+}
+
+// A keeper is the journal of a run that goes on only as what it began.
+type keeper struct {
+	run.Journal
+	began  *identified // what the run is
+	again  func() identity.Subject
+	rec    *record.Record // may be nil
+	run    *run.Run
+	say    ui.Printer
+	accept bool
+	ended  bool // an attempt of this launch has ended
+	past   identity.Past
+}
+
+// Planned implements [run.Journal]. Before an attempt after the first it compares what is there now with what the run
+// began as.
+func (k *keeper) Planned(p *run.Plan) error {
+	if was := k.began; k.ended && p.Trial == "" && was.get() != nil {
+		now := identity.Take(k.again(), was.get().Salt)
+		what := identity.Compare(was.get(), now, k.past)
+		switch {
+		case len(what) == 0:
+		case !k.accept:
+			return &run.Halt{Stop: &run.Stop{Code: run.OwnTrouble, Why: changedSince(id(k.rec), what)}}
+		default:
+			m := mixOf(p.Resume, what)
+			k.run.Mixed, k.began = append(k.run.Mixed, m), already(now)
+			if k.rec != nil {
+				k.rec.Write(record.Event{Kind: record.Mixed, Identity: now, Mix: &m})
+			}
+			k.say.Warn("%v", m)
+		}
+	}
+	return k.Journal.Planned(p)
+}
+
+// Ended implements [run.Journal]. It lists the data once more: what the attempt itself has written is no change.
+func (k *keeper) Ended(a *run.Attempt) error {
+	if a.Plan.Trial == "" {
+		k.ended = true
+		if was := k.began.get(); was != nil && a.Outcome.Ending != run.Succeeded {
+			k.past = identity.Past{Left: was.Again(k.again())}
+			if k.rec != nil {
+				k.rec.Write(record.Event{Kind: record.Listed, Data: k.past.Left})
+			}
+		}
+	}
+	return k.Journal.Ended(a)
+}
+
+func mixOf(from *run.State, what []identity.Difference) (m run.Mix) {
+	if from != nil {
+		m.From = from.Iteration
+	}
+	for _, d := range what {
+		m.What = append(m.What, d.String())
+	}
+	return m
+}
+
+// mostChanges bounds how many changes one sentence names.
+const mostChanges = 5
+
+// sinceBegun names in one sentence what differs from the beginning of a run.
+func sinceBegun(what []identity.Difference) string {
+	var words []string
+	for _, d := range what[:min(len(what), mostChanges)] {
+		words = append(words, d.String())
+	}
+	if n := len(what) - mostChanges; n > 0 {
+		words = append(words, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(words, ", ")
+}
+
+// changedSince is why a run does not go on.
+func changedSince(run string, what []identity.Difference) string {
+	return fmt.Sprintf("run %s is no longer what it began as: %s. To go on all the same, and to mark the run as mixed: "+
+		"launch resume %s --%s", run, sinceBegun(what), run, acceptFlag)
+}
+
+// same compares a recorded run with what is there now. A difference is an error or, with --accept, a mix. now is the
+// identity that counts from here on.
+func (s settings) same(h *record.History, r *run.Run, seen room.Room, say ui.Printer) (
+	now *identity.Identity, mix *run.Mix, err error,
+) {
+	was := h.Identity()
+	if was == nil { // recorded before launch kept it
+		return nil, nil, nil
+	}
+	now = identity.Take(s.subject(r.Job.Command, r.Job, seen), was.Salt)
+	what := identity.Compare(was, now, h.Past())
+	if len(what) == 0 {
+		return was, nil, nil
+	}
+	for _, d := range what {
+		say.Warn("since run %s began: %-11s  %v", h.ID, d.Kind, d)
+	}
+	if !s.Accept {
+		return nil, nil, &ownExit{errors.New(changedSince(h.ID, what)), run.OwnTrouble}
+	}
+	m := mixOf(r.Saved(), what)
+	return now, &m, nil
+}
+
+// A candidate is a recorded run of the command that --continue was given with.
+type candidate struct {
+	history *record.History
+	what    []identity.Difference // what differs from what is there now
+}
+
+// changed reports whether the run is not what the command would be now.
+func (c *candidate) changed(p *intake.Reading) bool {
+	if c.history.Identity() == nil { // recorded before launch kept it
+		return !sameRecipe(c.history.Run().Job, record.MaskRun(p.Run).Job)
+	}
+	return len(c.what) > 0
+}
+
+// lastOf returns the last run that is the same as a command, else the last run of that command; nil if there is none.
+func (s settings) lastOf(p *intake.Reading) (*candidate, error) {
+	all, err := s.candidates(record.MaskRun(p.Run).Job, p.Command, p.Job, p.Room)
+	if len(all) == 0 || err != nil {
+		return nil, err
+	}
+	if c := &all[len(all)-1]; len(c.what) == 0 {
+		return c, nil
+	}
+	return &all[0], nil
+}
+
+// candidates lists the recorded runs of a job's command, the newest first, up to one that is the same in everything.
+func (s settings) candidates(now *job.Job, c job.Command, asked *job.Job, seen room.Room) (all []candidate, err error) {
+	store := record.In(s.State)
+	ids, err := store.List()
+	if err != nil {
+		return nil, err
+	}
+	of := s.subject(c, asked, seen)
+	var mine *identity.Identity
+	for i, id := range slices.Backward(ids) {
+		if len(ids)-i > mostLooked {
+			break
+		}
+		h, err := store.Read(id)
+		if err != nil || h.Run() == nil || !sameCommand(h.Run().Job, now) {
+			continue
+		}
+		was := h.Identity()
+		if was == nil { // recorded before launch kept it
+			return append(all, candidate{history: h}), nil
+		}
+		if mine == nil {
+			mine = identity.Take(of, was.Salt)
+		}
+		found := candidate{h, identity.Compare(was, mine.Salted(of, was.Salt), h.Past())}
+		if !reflect.DeepEqual(h.Run().Job.Asked, now.Asked) {
+			continue
+		}
+		if all = append(all, found); len(found.what) == 0 {
+			break
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,196 @@
+package identity
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The kinds of difference, in the order in which they are listed.
+const (
+	Code        = "code"
+	Recipe      = "recipe"
+	Arguments   = "arguments"
+	Environment = "environment"
+	Python      = "python"
+	Packages    = "packages"
+	Data        = "data"
+	Ranks       = "ranks"
+)
+
+// A Difference is one thing that is not the same. A value is nil where there is none.
+type Difference struct {
+	Kind string  `json:"kind"`
+	Name string  `json:"name"`
+	Was  *string `json:"was"`
+	Now  *string `json:"now"`
+}
+
+// String describes the difference in a few words: "train.py has changed".
+func (d Difference) String() string {
+	hashed := d.Kind == Code || d.Kind == Recipe || d.Kind == Data
+	switch {
+	case d.Was == nil && hashed:
+		return d.Name + " is new"
+	case d.Now == nil && hashed:
+		return d.Name + " is no longer there"
+	case hashed:
+		return d.Name + " has changed"
+	case d.Was == nil:
+		return fmt.Sprintf("%s is now %s and was not set", d.Name, *d.Now)
+	case d.Now == nil:
+		return fmt.Sprintf("%s was %s and is not set now", d.Name, *d.Was)
+	}
+	return fmt.Sprintf("%s was %s and is now %s", d.Name, *d.Was, *d.Now)
+}
+
+// A Past is what is known of a run's data since its identity was taken.
+type Past struct {
+	// Left are the data as the last attempt left them; nil if it left no listing, because launch was killed.
+	Left []Tree
+	// Until is when the last attempt wrote its last output: what was written until then may be its own. Zero: unknown.
+	Until time.Time
+}
+
+// Compare lists what differs between a run's identity and the present one. What is unknown in one of them is not
+// compared.
+func Compare(was, now *Identity, past Past) (out []Difference) {
+	if was == nil || now == nil {
+		return nil
+	}
+	unknown := func(what string) bool {
+		return slices.Contains(was.Unknown, what) || slices.Contains(now.Unknown, what)
+	}
+	if !unknown("code") {
+		out = append(out, differ(Code, files(was.Code), files(now.Code))...)
+	}
+	out = append(out, differ(Recipe, files(was.Recipes), files(now.Recipes))...)
+	out = append(out, arguments(was.Args, now.Args)...)
+	out = append(out, differ(Environment, variables(was, now), variables(now, was))...)
+	if !unknown("python") {
+		out = append(out, differ(Python, single("interpreter", was.Python), single("interpreter", now.Python))...)
+		out = append(out, differ(Python, single("version", was.Release), single("version", now.Release))...)
+	}
+	if !unknown("packages") {
+		out = append(out, differ(Packages, packages(was.Packages), packages(now.Packages))...)
+	}
+	for _, t := range was.Data {
+		out = append(out, t.differ(past, now)...)
+	}
+	if was.Ranks > 0 && now.Ranks > 0 {
+		out = append(out, differ(Ranks, single("ranks", fmt.Sprint(was.Ranks)), single("ranks", fmt.Sprint(now.Ranks)))...)
+	}
+	return out
+}
+
+// differ lists the names whose values are not the same, sorted.
+func differ(kind string, was, now map[string]string) (out []Difference) {
+	all := maps.Clone(was)
+	maps.Copy(all, now)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		a, had := was[name]
+		b, has := now[name]
+		if had == has && a == b {
+			continue
+		}
+		d := Difference{Kind: kind, Name: name}
+		if had {
+			d.Was = &a
+		}
+		if has {
+			d.Now = &b
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+func single(name, value string) map[string]string { return map[string]string{name: value} }
+
+func files(of []File) map[string]string {
+	out := map[string]string{}
+	for _, f := range of {
+		out[f.Path] = f.Hash
+	}
+	return out
+}
+
+// variables are those of an identity. One that only the other's files read is missing here, though it may be set: it
+// then differs because the code does.
+func variables(of, other *Identity) map[string]string {
+	out := map[string]string{}
+	for _, kv := range of.Env {
+		name, value, _ := strings.Cut(kv, "=")
+		if _, new := slices.BinarySearch(other.Reads, name); new || numeric.MatchString(name) {
+			out[name] = value
+		}
+	}
+	return out
+}
+
+// packages are versions by name; of a name that is installed twice, all of them.
+func packages(of []string) map[string]string {
+	out := map[string]string{}
+	for _, p := range of {
+		name, version, _ := strings.Cut(p, " ")
+		if before := out[name]; before != "" {
+			version = before + ", " + version
+		}
+		out[name] = version
+	}
+	return out
+}
+
+// arguments compares two commands word by word.
+func arguments(was, now []string) []Difference {
+	if slices.Equal(was, now) {
+		return nil
+	}
+	a, b := strings.Join(was, " "), strings.Join(now, " ")
+	return []Difference{{Kind: Arguments, Name: "the command", Was: &a, Now: &b}}
+}
+
+// differ compares a tree with what is there now. What the run itself has written is no difference.
+func (t Tree) differ(past Past, now *Identity) []Difference {
+	at := slices.IndexFunc(now.Data, func(n Tree) bool { return n.Path == t.Path })
+	if at < 0 {
+		if slices.Contains(now.Unknown, "data "+t.Path) {
+			return nil
+		}
+		one := fmt.Sprintf("%d files", t.Files)
+		return []Difference{{Kind: Data, Name: t.Path, Was: &one}}
+	}
+	start, end := marks(t.Parts), marks(now.Data[at].Parts)
+	expected, own := start, map[string]bool{}
+	if i := slices.IndexFunc(past.Left, func(l Tree) bool { return l.Path == t.Path }); i >= 0 {
+		expected = marks(past.Left[i].Parts)
+		for _, d := range differ(Data, start, expected) {
+			own[d.Name] = true
+		}
+	} else if past.Left == nil && !past.Until.IsZero() {
+		for _, p := range now.Data[at].Parts {
+			if start[p.Path] != p.Mark && p.Modified <= past.Until.Unix() {
+				own[p.Path] = true
+			}
+		}
+	}
+	if len(own) > 0 && !t.Declared {
+		return nil // the run writes here
+	}
+	out := differ(Data, expected, end)
+	out = slices.DeleteFunc(out, func(d Difference) bool { return own[d.Name] })
+	for i := range out {
+		out[i].Name = strings.TrimSuffix(t.Path+"/"+out[i].Name, "/")
+	}
+	return out
+}
+
+func marks(parts []Entry) map[string]string {
+	out := map[string]string{}
+	for _, p := range parts {
+		out[p.Path] = p.Mark
+	}
+	return out
+}

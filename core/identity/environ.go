@@ -1,0 +1,81 @@
+package identity
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/launch-ml/launch/core/lazy"
+)
+
+var (
+	// reads matches a variable that Python source reads by its name.
+	reads = lazy.MustCompile(`(?:environ(?:\.get\(|\.setdefault\(|\.pop\(|\[)|getenvb?\()\s*b?["'](\w+)["']`)
+	// within matches `"NAME" in os.environ`.
+	within = lazy.MustCompile(`["'](\w+)["']\s+(?:not\s+)?in\s+(?:os\.)?environ`)
+	// expanded matches a variable in a recipe, a shell script or an argument: ${oc.env:NAME,default}, ${NAME}, $NAME.
+	expanded = lazy.MustCompile(`\$\{(?:oc\.env:|env:|oc\.decode:)?([A-Za-z_]\w*)|\$([A-Za-z_]\w*)`)
+	// numeric are variables that change the numbers of a training, whether or not the project's files name them.
+	numeric = lazy.MustCompile(`^(PYTHONHASHSEED|PYTHONOPTIMIZE|CUBLAS_WORKSPACE_CONFIG|NVIDIA_TF32_OVERRIDE|` +
+		`TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|TORCH_CUDNN_\w+|PL_GLOBAL_SEED|PL_SEED_WORKERS|XLA_FLAGS|JAX_\w+|TF_(?:DETERMINISTIC|CUDNN|ENABLE)_\w+|` +
+		`TORCHDYNAMO_\w+|TORCH_COMPILE_\w+|TORCHINDUCTOR_\w+|PYTORCH_JIT|ACCELERATE_(?:MIXED|DOWNCAST|GRADIENT|` +
+		`DYNAMO|USE)_\w+|FSDP_\w+|MKL_CBWR|KMP_DETERMINISTIC_REDUCTION)$`)
+	// passing are variables that differ from start to start of one experiment: where it runs, as which user, how its
+	// ranks meet, where it reports to. What they change is compared on its own, or changes no result.
+	passing = lazy.MustCompile(`^(SLURM_|SLURMD_|PBS_|LSB_|OMPI_|PMI_|PMIX_|SSH_|XDG_|WANDB_|COMET_|MLFLOW_|NEPTUNE_|` +
+		`AWS_|GOOGLE_|AZURE_|GITHUB_|HF_TOKEN$|HUGGING_FACE_HUB_TOKEN$|MASTER_|NCCL_|GLOO_|TORCHELASTIC_|TORCH_NCCL_|` +
+		`TORCH_DISTRIBUTED_|KUBERNETES_|LAUNCH_|OMP_|MKL_NUM|GROUP_|ROLE_|(LOCAL_|NODE_)?RANK$|(LOCAL_)?WORLD_SIZE$|` +
+		`CUDA_VISIBLE_DEVICES$|CUDA_DEVICE_ORDER$|CUDA_LAUNCH_BLOCKING$|NVIDIA_VISIBLE_DEVICES$|HIP_VISIBLE_DEVICES$|` +
+		`ROCR_VISIBLE_DEVICES$|PYTORCH_(CUDA_)?ALLOC_CONF$|TMPDIR$|TMP$|TEMP$|HOME$|USER$|USERNAME$|LOGNAME$|HOST$|` +
+		`HOSTNAME$|PATH$|PWD$|OLDPWD$|SHELL$|SHLVL$|TERM$|COLORTERM$|COLUMNS$|LINES$|LANG$|LC_|DISPLAY$|EDITOR$|_$|` +
+		`PYTHONPATH$|PYTHONUNBUFFERED$|PYTHONDONTWRITEBYTECODE$|VIRTUAL_ENV$|CONDA_|LD_LIBRARY_PATH$|JOB_ID$|TZ$|` +
+		`TQDM_|FORCE_COLOR$|NO_COLOR$|CI$|DEBUG$|LOGLEVEL$|LOG_LEVEL$)`)
+)
+
+// readEnv takes the variables that matter. names are those that the project's files read.
+func (id *Identity) readEnv(s Subject, env []string, names []string) {
+	last := map[string]string{}
+	for _, kv := range env {
+		if name, value, ok := strings.Cut(kv, "="); ok {
+			last[name] = value
+		}
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return passing.MatchString(name) })
+	slices.Sort(names)
+	id.Reads = slices.Compact(names)
+	all := slices.Clone(id.Reads)
+	for name := range last {
+		if numeric.MatchString(name) {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	for _, name := range slices.Compact(all) {
+		if value, set := last[name]; set {
+			id.Env = append(id.Env, s.hashed([]string{name + "=" + value}, id.Salt)[0])
+		}
+	}
+}
+
+// named adds the variables that a text reads, by a pattern with the name in a group.
+func named(into []string, text string, pattern *lazy.Regexp) []string {
+	for _, m := range pattern.FindAllStringSubmatch(text, -1) {
+		for _, name := range m[1:] {
+			if name != "" {
+				into = append(into, name)
+			}
+		}
+	}
+	return into
+}
+
+// number is the value of a variable that is a number; 0 for anything else.
+func number(env []string, name string) int64 {
+	for _, kv := range slices.Backward(env) {
+		if n, value, ok := strings.Cut(kv, "="); ok && n == name {
+			v, _ := strconv.ParseInt(value, 10, 64)
+			return v
+		}
+	}
+	return 0
+}

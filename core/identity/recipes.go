@@ -1,0 +1,136 @@
+package identity
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/file"
+)
+
+// settings are the endings of files that hold settings. Other files that a command names are data.
+var settings = []string{".yaml", ".yml", ".toml", ".json", ".json5", ".jsonc", ".cfg", ".ini", ".conf", ".gin", ".jsonnet",
+	".hocon", ".env"}
+
+// Bounds on what is looked for in one text.
+const (
+	mostText  = 1 << 20 // bytes
+	mostWords = 4000    // paths that are looked up
+)
+
+// A word is a value that may be a path, and the name of the setting that has it; "" where that is not known.
+type word struct{ name, value string }
+
+// wordsOf are the arguments of a command that may name files.
+func wordsOf(args []string) (out []word) {
+	last := ""
+	for _, a := range args {
+		name, value, joined := strings.Cut(a, "=")
+		switch {
+		case joined:
+			out = append(out, word{strings.TrimLeft(name, "-+~"), value})
+			for _, v := range strings.Split(value, ",") {
+				out = append(out, word{strings.TrimLeft(name, "-+~"), v})
+			}
+			last = ""
+		case strings.HasPrefix(a, "-"):
+			last = strings.TrimLeft(a, "-")
+		default:
+			out = append(out, word{last, a})
+		}
+	}
+	return out
+}
+
+// wordsIn are the words of a recipe that may name files: the value of each line, and all that stands between
+// separators. It needs no parser, because a word that is no path is not there.
+func wordsIn(text string) (out []word) {
+	for line := range strings.Lines(text[:min(len(text), mostText)]) {
+		line, _, _ = strings.Cut(line, " #")
+		key, value, keyed := strings.Cut(line, ":")
+		if !keyed {
+			key, value, keyed = strings.Cut(line, "=")
+		}
+		key = strings.Trim(key, " \t\r\n\"'-")
+		if keyed {
+			out = append(out, word{key, strings.Trim(value, " \t\r\n\"',")})
+		}
+		for _, w := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'`,;()[]{}=|", r) }) {
+			if w = strings.TrimSuffix(w, ":"); strings.ContainsAny(w, "/.") {
+				out = append(out, word{key, w})
+			}
+		}
+		if len(out) > mostWords {
+			break
+		}
+	}
+	return out
+}
+
+// readRecipes takes the files of settings that the arguments name, and those that these name.
+func (id *Identity) readRecipes(s Subject, prog *command.Prog) {
+	seen := map[string]bool{}
+	var queue []string
+	add := func(path, text string) {
+		if path == "" || seen[path] || len(seen) >= mostRecipes {
+			return
+		}
+		seen[path] = true
+		id.Recipes = append(id.Recipes, File{s.shown(path), text})
+		queue = append(queue, path)
+	}
+	if s.Job != nil && s.Job.Fixed == "" {
+		for _, f := range s.Job.Files { // as launch has read them: a resumed run goes on with these
+			if len(f.Text) > 0 && !f.Added {
+				add(s.absolute(f.Path), digest(f.Text))
+			}
+		}
+	}
+	args := s.Command.Args
+	if prog != nil {
+		args = append(slices.Clone(args), prog.Args...)
+	}
+	look := func(words []word, dirs ...string) {
+		for _, w := range words[:min(len(words), mostWords)] {
+			if slices.Contains(settings, strings.ToLower(filepath.Ext(w.value))) {
+				path := found(w.value, dirs...)
+				if text, err := file.Read(path, mostFile); path != "" && err == nil {
+					add(path, digest(text))
+				}
+			}
+		}
+	}
+	look(wordsOf(args), s.Command.Dir)
+	for i := 0; i < len(queue); i++ {
+		if text, err := file.Read(queue[i], mostText); err == nil {
+			look(wordsIn(string(text)), s.Command.Dir, filepath.Dir(queue[i]))
+		}
+	}
+	slices.SortFunc(id.Recipes, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+}
+
+// found is the absolute path of a file or folder that a word names from one of the folders; "" if there is none.
+func found(name string, dirs ...string) string {
+	if name == "" || len(name) > 4096 || strings.ContainsAny(name, "\x00\n") {
+		return ""
+	}
+	if rest, ok := strings.CutPrefix(name, "~/"); ok {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ""
+		}
+		name = filepath.Join(home, rest)
+	}
+	for _, dir := range dirs {
+		path := name
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(dir, path)
+		}
+		if _, err := os.Stat(path); err == nil {
+			return filepath.Clean(path)
+		}
+	}
+	return ""
+}
