@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -17,6 +19,7 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -249,4 +252,73 @@ func (s settings) candidates(now *job.Job, c job.Command, asked *job.Job, seen r
 		}
 	}
 	return all, nil
+}
+
+// ofSweep is the identity of a sweep: of its command without the values of its rows. It is nil where each row has a
+// command of its own.
+func (s settings) ofSweep(spec *sweep.Spec, command []string) *identity.Identity {
+	if len(command) == 0 {
+		return nil
+	}
+	salt := ""
+	if spec.Identity != nil {
+		salt = spec.Identity.Salt
+	}
+	return identity.Take(s.subject(s.commandOf(spec, command), nil, room.Room{}), salt)
+}
+
+func (s settings) commandOf(spec *sweep.Spec, command []string) job.Command {
+	return job.Command{Args: command, Dir: cmp.Or(spec.Snapshot, spec.Dir), Env: os.Environ()}
+}
+
+// unlike lists what differs from what a sweep began as. at is until when its rows have written files. Without data it
+// compares what a row cannot have changed.
+func (s settings) unlike(h *sweep.History, command []string, data bool) (now *identity.Identity, what []identity.Difference) {
+	was := h.Spec.Identity
+	if was == nil || len(command) == 0 {
+		return nil, nil
+	}
+	now = s.ofSweep(&h.Spec, command)
+	past := identity.Past{Until: h.At}
+	for _, r := range h.Rows {
+		for _, at := range []time.Time{r.Begun, r.Over} {
+			if at.After(past.Until) {
+				past.Until = at
+			}
+		}
+	}
+	what = identity.Compare(was, now, past)
+	return now, slices.DeleteFunc(what, func(d identity.Difference) bool {
+		return d.Kind == identity.Arguments || d.Kind == identity.Ranks || d.Kind == identity.Data && !data
+	})
+}
+
+// sameCode is why a sweep starts no further row; "" if it does.
+func (s settings) sameCode(h *sweep.History, command []string) string {
+	now, what := s.unlike(h, command, false)
+	if len(what) == 0 || now == nil || s.Accept {
+		return ""
+	}
+	return fmt.Sprintf("since it began %s, and further rows would not compare with those before. `launch sweep resume %s "+
+		"--%s` runs them all the same and marks them; --snapshot keeps a copy of the code", sinceBegun(what), h.Spec.Name,
+		acceptFlag)
+}
+
+// sameSweep compares a sweep that goes on with what is there now. With --accept, e gets what differs.
+func (s settings) sameSweep(h *sweep.History, command []string, e *sweep.Event) error {
+	now, what := s.unlike(h, command, true)
+	if len(what) == 0 {
+		return nil
+	}
+	say := reporter(s)
+	for _, d := range what {
+		say.Warn("since sweep %s began: %-11s  %v", h.Spec.Name, d.Kind, d)
+	}
+	if !s.Accept {
+		return &ownExit{fmt.Errorf("sweep %s does not go on: since it began %s. `launch sweep resume %s --%s` goes on all the "+
+			"same, and marks the rows that run from now on", h.Spec.Name, sinceBegun(what), h.Spec.Name, acceptFlag),
+			run.OwnTrouble}
+	}
+	e.Identity, e.Mixed = now, mixOf(nil, what).What
+	return nil
 }

@@ -37,6 +37,8 @@ type result struct {
 	Outcome  *run.Outcome  `json:"outcome,omitempty"` // of a command that no plugin recognised
 	// Metrics are those of the training as a whole; each attempt has its own, too.
 	Metrics metric.Set `json:"metrics,omitempty"`
+	// Mixed is from where the run is no longer what it began as, one line each; absent if it is.
+	Mixed []string `json:"mixed,omitempty"`
 	// Checklist is what the training should have reached at its end.
 	Checklist []checklist.Item `json:"checklist,omitempty"`
 	// Infeasible is set if the command needs more memory than there is, at every cost that was allowed.

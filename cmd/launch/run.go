@@ -345,6 +345,9 @@ func finish(
 		say.GoOn(d)
 	}
 	res := result{Code: code, Whose: whose, Stop: stop, Job: r.Job, Attempts: r.Attempts, Run: id(rec)}
+	for _, m := range r.Mixed {
+		res.Mixed = append(res.Mixed, m.String())
+	}
 	if last != nil {
 		res.Ending = last.Outcome.Ending
 	}

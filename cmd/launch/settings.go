@@ -55,13 +55,13 @@ type settings struct {
 	Accept   bool // go on with a run that is no longer what it began as
 	// AllowTyped: Allow is what the user wants now, be it lower than before, and no default.
 	AllowTyped bool
-	Continue bool // the last run of the same command, if it has not succeeded
-	TTY      bool
-	Quiet    bool
-	Verbose  bool
-	JSONFile string
-	Shows    screen.Shows   // what the terminal shows of the progress
-	Notify   []notice.Place // where a notice is sent when the run ends or stops
+	Continue   bool // the last run of the same command, if it has not succeeded
+	TTY        bool
+	Quiet      bool
+	Verbose    bool
+	JSONFile   string
+	Shows      screen.Shows   // what the terminal shows of the progress
+	Notify     []notice.Place // where a notice is sent when the run ends or stops
 	// NotifyHost: notices have the name of this machine.
 	NotifyHost bool
 	Cards      []plannedCard    // of --vram, if it names several; then VRAM is 0

@@ -396,6 +396,7 @@ func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *swee
 			return nil, err
 		}
 	}
+	spec.Identity = s.ofSweep(spec, spec.Command)
 	j, err := sweeps.Create(*spec)
 	if err != nil {
 		return nil, err
@@ -502,7 +503,8 @@ func drive(ctx context.Context, s settings, j *store.Journal, h *sweep.History, 
 	}
 	defer p.close()
 	d := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x, Admission: p.or(admission), Journal: j,
-		Detach: detach, Stops: stops, Ticks: p.ticks(), Changed: func(r *sweep.Row) { say.Trial(h, r) }}
+		Detach: detach, Stops: stops, Ticks: p.ticks(), Changed: func(r *sweep.Row) { say.Trial(h, r) },
+		Same: func() string { return s.sameCode(h, t.Command) }}
 	signalled := 0
 	ignore := passSignals(stops, func(c int) { signalled = c })
 	why, err := d.Drive(ctx)
@@ -522,6 +524,8 @@ func drive(ctx context.Context, s settings, j *store.Journal, h *sweep.History, 
 	switch {
 	case why == "":
 		code = h.Code()
+	case signalled == 0 && d.Unlike:
+		code = run.OwnTrouble
 	case signalled == 0 && p.gaveUp():
 		code = run.TryLater
 	}

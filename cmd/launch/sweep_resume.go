@@ -38,7 +38,9 @@ func newSweepResume() *cobra.Command {
 		Use: "resume [NAME] [-- COMMAND ...]", Short: "continue a sweep: run what failed or is missing, and that alone",
 		Long: `resume continues a sweep that was killed or stopped, or in which rows failed. Trials that outlived the
 process which drove the sweep are waited for. A row whose run can be resumed goes on from its saved
-state; other rows start over. Rows that succeeded do not run again.
+state; other rows start over. Rows that succeeded do not run again. If the code, the data, the environment
+or the packages have changed since the sweep began, it lists what and ends with 125: rows that run now
+would not compare with the others. --accept goes on, and marks the rows that run from then on.
 
 launch's flags are those that the sweep began with; a flag given here outranks them. Secrets of a
 command are not recorded: type the whole command again after --.`,
@@ -57,9 +59,11 @@ command are not recorded: type the whole command again after --.`,
 			if err != nil {
 				return err
 			}
+			s.Accept, _ = c.Flags().GetBool(acceptFlag)
 			return resumeSweep(c.Context(), s, sweeps, name, command, jobs, passedOn(c.Flags()))
 		},
 	}
+	addAccept(c.Flags())
 	c.Flags().IntVarP(&jobs, "jobs", "j", 0, "how many trials run at the same time (default: as before)")
 	return sameExits(c, sweepExits)
 }
@@ -94,9 +98,15 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 		j.Close()
 		return err
 	}
-	warnChanged(ctx, s, h)
-	h.Spec.Flags = append(h.Spec.Flags, flags...)
 	e := sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Taken, Again: true, PID: os.Getpid()}
+	if err := s.sameSweep(h, t.Command, &e); err != nil {
+		j.Close()
+		return err
+	}
+	warnChanged(ctx, s, h)
+	if h.Spec.Flags = append(h.Spec.Flags, flags...); s.Accept {
+		h.Spec.Flags = append(h.Spec.Flags, "--"+acceptFlag)
+	}
 	if err := j.Write(e); err != nil {
 		j.Close()
 		return fmt.Errorf("recording the sweep: %w", err)

@@ -114,6 +114,9 @@ func Run(store record.Store, name string) (ui.Explanation, error) {
 	}
 	if r != nil {
 		d.Job = ui.Title(r.Job)
+		for _, m := range r.Mixed {
+			d.Mixed = append(d.Mixed, m.String())
+		}
 		for _, a := range r.Attempts {
 			d.Attempts = append(d.Attempts, ui.AttemptDoc{Number: a.Plan.Attempt, Changes: a.Plan.Changes(), Trial: a.Plan.Trial, Ending: a.Outcome.Ending,
 				Cause: a.Outcome.Cause, Phase: a.Outcome.Phase})

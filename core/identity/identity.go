@@ -100,6 +100,18 @@ func Take(s Subject, salt string) *Identity {
 	return id
 }
 
+// OfCode is a short hash of the code: it is the same for the same files.
+func (id *Identity) OfCode() string {
+	var b strings.Builder
+	for _, f := range id.Code {
+		b.WriteString(f.Path + " " + f.Hash + "\n")
+	}
+	return digest([]byte(b.String()))[:12]
+}
+
+// OfPackages is a short hash of the installed packages and their versions.
+func (id *Identity) OfPackages() string { return digest([]byte(strings.Join(id.Packages, "\n")))[:12] }
+
 // Salted returns the identity with the hashes of secrets by another salt.
 func (id *Identity) Salted(s Subject, salt string) *Identity {
 	out := *id

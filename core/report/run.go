@@ -88,6 +88,9 @@ func OfRun(in Input) Report {
 		By:   by(in.Version, in.Now),
 		Good: row.State == string(run.Succeeded) || row.State == "running"}
 	j := h.Run()
+	if j != nil && len(j.Mixed) > 0 {
+		r.State, r.Good = row.State+", mixed", false
+	}
 	if j != nil {
 		r.Title = ui.Title(j.Job)
 		r.Notes = append(append([]string{}, j.Job.Warnings...), j.Job.Truths...)
@@ -132,6 +135,11 @@ func by(version string, now time.Time) string {
 // summary is what a reader wants first.
 func summary(h *record.History, row ui.RunRow, all []tried) (out []Fact) {
 	out = append(out, Fact{Name: "began", Value: minute(row.Began)})
+	if r := h.Run(); r != nil {
+		for _, m := range r.Mixed {
+			out = append(out, Fact{Name: "two experiments", Value: m.String()})
+		}
+	}
 	var took time.Duration
 	peak, metrics := (*Num)(nil), []run.Attempt{}
 	is, most := "", unit.Bytes(0)

@@ -106,7 +106,7 @@ func TestAgain(t *testing.T) {
 	if _, stop := r.Next(); stop == nil {
 		t.Fatal("an interrupted run has a next plan unasked")
 	}
-	if err := r.Again(ladder.None); err != nil {
+	if err := r.Again(r.Limits.Allow); err != nil {
 		t.Fatal(err)
 	}
 	p, stop := r.Next()
@@ -116,6 +116,12 @@ func TestAgain(t *testing.T) {
 	}
 	if r.Limits.Allow != ladder.Speed {
 		t.Errorf("the limit is now %v", r.Limits.Allow)
+	}
+	if err := r.Again(ladder.None); err != nil {
+		t.Fatal(err)
+	}
+	if p, stop := r.Next(); stop == nil || stop.Beyond == nil {
+		t.Errorf("a lower limit is not held: %+v, %+v", p, stop)
 	}
 
 	r = begin(oomIn(ladder.Training, 90*g, 9*g), oomIn(ladder.Training, 90*g, 9*g))

@@ -100,6 +100,11 @@ type Sweep struct {
 	// Ticks have the admission asked again between two ends, also while nothing runs because there is no room; nil: it is
 	// asked after each end alone.
 	Ticks <-chan time.Time
+	// Same returns why no trial may start any more, because what they run is not what the sweep began as; "" if it is.
+	// The trials that run go on. nil: it is not asked.
+	Same func() string
+	// Unlike is set where Same has ended the sweep.
+	Unlike bool
 	// Changed is called after a row has changed; nil: nobody is told.
 	Changed func(*Row)
 
@@ -232,11 +237,26 @@ func (s *Sweep) admit() (started bool) {
 				s.putBack(m)
 			}
 		case !m.Stop && r.State != Running:
+			if s.changed() {
+				return false
+			}
 			s.start(r, false, m.Card)
 			started = true
 		}
 	}
 	return started && s.failed == nil
+}
+
+// changed stops the sweep if what its trials run is not what it began as. Trials that run go on.
+func (s *Sweep) changed() bool {
+	if s.Same == nil {
+		return false
+	}
+	why := s.Same()
+	if s.Unlike = why != ""; s.Unlike && s.stopping == "" {
+		s.stopping = why
+	}
+	return s.Unlike
 }
 
 // putBack stops a trial that runs again later.

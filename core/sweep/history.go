@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/identity"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
@@ -40,10 +41,13 @@ type Event struct {
 	Resume  string    `json:"resume,omitempty"` // the run that this start resumes; "": it starts from the beginning
 	Card    *Card     `json:"card,omitempty"`   // of Started: on which the trial runs
 	Result  *Result   `json:"result,omitempty"`
-	Again   bool      `json:"again,omitempty"`     // of Taken: rows that did not succeed run again
-	Why     string    `json:"why,omitempty"`       // of Stopped and PutBack
-	Code    int       `json:"exit_code,omitempty"` // of Stopped: launch's
-	PID     int       `json:"pid,omitempty"`       // of Began and Taken: the process that drives the sweep
+	// Identity, of Taken, is what the sweep is from here on, and Mixed what of it is not as it began.
+	Identity *identity.Identity `json:"identity,omitempty"`
+	Mixed    []string           `json:"mixed,omitempty"`
+	Again    bool               `json:"again,omitempty"`     // of Taken: rows that did not succeed run again
+	Why      string             `json:"why,omitempty"`       // of Stopped and PutBack
+	Code     int                `json:"exit_code,omitempty"` // of Stopped: launch's
+	PID      int                `json:"pid,omitempty"`       // of Began and Taken: the process that drives the sweep
 }
 
 // A Spec is a sweep as asked.
@@ -64,6 +68,8 @@ type Spec struct {
 	SharedCost *ladder.Cost `json:"same_plan_cost,omitempty"` // nil: without --same-plan
 	Tree       *Tree        `json:"tree,omitempty"`           // the code that the sweep began with; nil: not under git
 	Snapshot   string       `json:"snapshot,omitempty"`       // the folder of a copy of the code, in which the trials run
+	// Identity is what the sweep began as, without the values of its rows; nil: not recorded.
+	Identity *identity.Identity `json:"identity,omitempty"`
 }
 
 // An Engine is a batch system that runs the trials.
@@ -154,6 +160,9 @@ type Row struct {
 	Shared  bool
 	AtLeast unit.Bytes // what it had the last time; 0: not known
 
+	// Mixed lists what was no longer as when the sweep began when the row started; nil: nothing.
+	Mixed []string
+
 	lost    int  // starts in a row that ended without a result
 	fresh   bool // its run cannot be resumed
 	putBack bool // it was asked to stop, and runs again later
@@ -198,6 +207,9 @@ type History struct {
 	At     time.Time
 	Torn   bool // a line could not be read
 
+	// Mixed lists what is no longer as when the sweep began, since its user accepted that.
+	Mixed []string
+
 	ends   int // of trials that had found room
 	starts int // of trials
 }
@@ -240,6 +252,9 @@ func (h *History) Apply(e Event) {
 		h.priced(e.Quotes)
 	case e.Kind == Taken:
 		h.Over, h.PID = nil, e.PID
+		if e.Identity != nil {
+			h.Spec.Identity, h.Mixed = e.Identity, append(h.Mixed, e.Mixed...)
+		}
 		if e.Again {
 			h.again()
 		}
@@ -249,6 +264,7 @@ func (h *History) Apply(e Event) {
 	case e.Kind == Started && e.Start == row.Starts+1:
 		row.Starts, row.State, row.Resume = e.Start, Running, e.Resume
 		row.Begun, row.Over, row.putBack, row.PutBack = e.Time, time.Time{}, false, ""
+		row.Mixed = h.Mixed
 		h.starts++
 		if row.Card, row.Order = e.Card, h.starts; e.Card != nil {
 			row.Stays = append(row.Stays, Stay{Card: e.Card.UUID, From: e.Time})

@@ -33,6 +33,8 @@ type Result struct {
 	Rate     float64       `json:"samples_per_second,omitempty"`
 	Took     time.Duration `json:"took_ns,omitempty"` // all attempts together
 	Metrics  metric.Set    `json:"metrics,omitempty"`
+	// Mixed is from where the row's run is no longer what it began as, one line each.
+	Mixed []string `json:"mixed,omitempty"`
 	// Need is what a trial that does not fit needs at least, and Room what there was; 0: not known.
 	Need unit.Bytes `json:"need_bytes,omitempty"`
 	Room unit.Bytes `json:"room_bytes,omitempty"`
@@ -58,6 +60,7 @@ func ReadResult(doc []byte) (Result, error) {
 		Attempts []run.Attempt   `json:"attempts"`
 		Outcome  *run.Outcome    `json:"outcome"`
 		Metrics  metric.Set      `json:"metrics"`
+		Mixed    []string        `json:"mixed"`
 		Short    *run.Infeasible `json:"infeasible"`
 	}
 	if err := json.Unmarshal(doc, &d); err != nil {
@@ -67,7 +70,8 @@ func ReadResult(doc []byte) (Result, error) {
 		return Result{}, fmt.Errorf("a trial's result has version %d and ending %q: another launch wrote it", d.Version,
 			d.Ending)
 	}
-	r := Result{Ending: d.Ending, Code: d.Code, Why: d.Error, Run: d.Run, Known: d.Job != nil, Metrics: d.Metrics}
+	r := Result{Ending: d.Ending, Code: d.Code, Why: d.Error, Run: d.Run, Known: d.Job != nil, Metrics: d.Metrics,
+		Mixed: d.Mixed}
 	last := d.Outcome
 	for i := range d.Attempts {
 		a := &d.Attempts[i]

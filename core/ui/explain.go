@@ -71,8 +71,10 @@ type RunDoc struct {
 	SavedState *run.State `json:"saved_state"`
 	StartsOver bool       `json:"starts_over,omitempty"` // the next attempt cannot read that state
 	Output     string     `json:"output,omitempty"`      // where what it printed is kept
-	LastLines  []string   `json:"last_lines,omitempty"`  // of that, where nothing else says why it failed
-	Why        string     `json:"why,omitempty"`         // there is no further attempt
+	// Mixed is from where the run is no longer what it began as, one line each; absent if it is.
+	Mixed     []string `json:"mixed,omitempty"`
+	LastLines []string `json:"last_lines,omitempty"` // of that, where nothing else says why it failed
+	Why       string   `json:"why,omitempty"`        // there is no further attempt
 	// GoOn is the command that continues the run; absent where there is none, and then Not is the reason.
 	GoOn []string `json:"go_on,omitempty"`
 	When string   `json:"when,omitempty"` // that command makes sense: "once that is mended"

@@ -125,6 +125,9 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		}
 	}
 	p.line("%s", s)
+	for _, m := range r.Mixed {
+		p.line("%s the result is %s", p.yellow("note:"), OneLine(m.String()))
+	}
 	if open := last.Unconfirmed(r.Job); len(open) > 0 && ended == run.Succeeded { // a failed run has more important news
 		p.line("%s launch could not confirm that the program used %s", p.yellow("note:"), few(open))
 	}

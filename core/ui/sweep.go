@@ -62,10 +62,12 @@ type SweepRow struct {
 	First      int              `json:"first,omitempty"` // the trial of its first rung
 	Run        string           `json:"run,omitempty"`
 	Why        string           `json:"why,omitempty"`
-	Card       *sweep.Card      `json:"card,omitempty"`     // of the last start; absent: the trial found its own
-	PutBack    int              `json:"put_back,omitempty"` // how often it was stopped because its card filled
-	Began      *time.Time       `json:"began"`
-	Ended      *time.Time       `json:"ended"`
+	// Mixed is from where the row's run is no longer what it began as; absent if it is.
+	Mixed   []string    `json:"mixed,omitempty"`
+	Card    *sweep.Card `json:"card,omitempty"`     // of the last start; absent: the trial found its own
+	PutBack int         `json:"put_back,omitempty"` // how often it was stopped because its card filled
+	Began   *time.Time  `json:"began"`
+	Ended   *time.Time  `json:"ended"`
 }
 
 // SweepDocument returns the document of a sweep. driver is the process that drives it now; 0: none.
@@ -110,6 +112,7 @@ func RowOfTrial(h *sweep.History, r *sweep.Row) SweepRow {
 	row.Peak, row.Steps, row.Rate = known(res.Peak), known(res.Length), known(res.Rate)
 	row.Micro, row.Accum, row.Global = known(res.Batch.Micro), known(res.Batch.Accumulation), known(res.Batch.Global())
 	row.Seconds, row.Metrics = known(res.Took.Seconds()), res.Metrics
+	row.Mixed = mixedOf(r)
 	if res.Cost != nil {
 		cost := res.Cost.String()
 		row.Cost = &cost
@@ -194,17 +197,33 @@ func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) {
 	state := pad(string(r.State), 13)
 	switch r.State {
 	case sweep.Succeeded:
-		state = p.green(state)
+		if len(mixedOf(r)) == 0 {
+			state = p.green(state)
+		}
 	case sweep.Running, sweep.Waiting:
 	default:
 		state = p.red(state)
 	}
 	p.line("%5d  %s  %s %s%-9s %-9s %-16s %-14s %s%-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state,
 		column(card, 5, show.cards), cost, attempts, batch, peak, column(clip(figure, 16), 16, show.metrics), run, changed)
+	for _, what := range mixedOf(r) {
+		p.line("%5s  %s", "", p.red(OneLine(what)))
+	}
 	if res := r.Result; res != nil && res.Why != "" && (r.State == sweep.Failed || r.State == sweep.OutOfMemory ||
 		r.State == sweep.CannotFit || r.State == sweep.NoRoom || r.State == sweep.Died) {
 		p.line("%5s  %s", "", OneLine(res.Why))
 	}
+}
+
+// mixedOf lists what of a row is of another experiment than the one that it, or its sweep, began as.
+func mixedOf(r *sweep.Row) (all []string) {
+	if r.Result != nil && r.State != sweep.Running && r.State != sweep.Waiting {
+		all = append(all, r.Result.Mixed...)
+	}
+	for _, what := range r.Mixed {
+		all = append(all, "mixed: "+what+" since the sweep began")
+	}
+	return all
 }
 
 func batchCell(b job.Batch) string {

@@ -133,6 +133,10 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		return
 	}
 	p.line("  job       %s", Title(r.Job))
+	p.identity(h)
+	for _, m := range r.Mixed {
+		p.line("  %s", p.red(OneLine(m.String())))
+	}
 	for _, e := range r.Job.Asked {
 		before, to := p.fromTo(e)
 		p.line("  set by you %s: %s → %s", e.Knob, before, to)
@@ -169,6 +173,35 @@ func (p Printer) Show(h *record.History, life record.Life) {
 	}
 	if row.State == "cut off" {
 		p.line("  launch was killed; launch explain %s prints the command that continues it, and from where", h.ID)
+	}
+}
+
+// identity writes what makes the run the same run, in short: the record has the rest.
+func (p Printer) identity(h *record.History) {
+	id := h.Identity()
+	if id == nil {
+		return
+	}
+	code := Count(len(id.Code), "file")
+	if id.Commit != "" {
+		code += fmt.Sprintf(", commit %.12s", id.Commit)
+	}
+	p.line("  identity  code %s (%s)", id.OfCode(), code)
+	if id.Python != "" {
+		p.line("            Python %s %s, %s (%s)", id.Release, OneLine(id.Python), Count(len(id.Packages), "package"),
+			id.OfPackages())
+	}
+	for _, f := range id.Recipes {
+		p.line("            recipe %s (%.12s)", OneLine(f.Path), f.Hash)
+	}
+	for _, kv := range id.Env {
+		p.line("            variable %s", OneLine(kv))
+	}
+	for _, t := range id.Data {
+		p.line("            data %s: %s, %v", OneLine(t.Path), Count(t.Files, "file"), unit.Bytes(t.Bytes))
+	}
+	if len(id.Unknown) > 0 {
+		p.line("            not known: %s", OneLine(strings.Join(id.Unknown, ", ")))
 	}
 }
 
