@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -111,7 +110,8 @@ func (k *keeper) Planned(p *run.Plan) error {
 		switch {
 		case len(what) == 0:
 		case !k.accept:
-			return &run.Halt{Stop: &run.Stop{Code: run.OwnTrouble, Why: changedSince(id(k.rec), what)}}
+			return &run.Halt{Stop: &run.Stop{Code: run.OwnTrouble, Why: changedSince(id(k.rec), what),
+				Unlike: mixOf(nil, what).What}}
 		default:
 			m := mixOf(p.Resume, what)
 			k.run.Mixed, k.began = append(k.run.Mixed, m), already(now)
@@ -140,7 +140,7 @@ func (k *keeper) Ended(a *run.Attempt) error {
 
 func mixOf(from *run.State, what []identity.Difference) (m run.Mix) {
 	if from != nil {
-		m.From = from.Iteration
+		m.From, m.State = from.Iteration, filepath.Base(from.Path)
 	}
 	for _, d := range what {
 		m.What = append(m.What, d.String())
@@ -169,6 +169,15 @@ func changedSince(run string, what []identity.Difference) string {
 		"launch resume %s --%s", run, sinceBegun(what), run, acceptFlag)
 }
 
+// An unlikeError is why launch does not go on with a run.
+type unlikeError struct {
+	run  string
+	what []string
+	text string
+}
+
+func (e *unlikeError) Error() string { return e.text }
+
 // same compares a recorded run with what is there now. A difference is an error or, with --accept, a mix. now is the
 // identity that counts from here on.
 func (s settings) same(h *record.History, r *run.Run, seen room.Room, say ui.Printer) (
@@ -187,7 +196,7 @@ func (s settings) same(h *record.History, r *run.Run, seen room.Room, say ui.Pri
 		say.Warn("since run %s began: %-11s  %v", h.ID, d.Kind, d)
 	}
 	if !s.Accept {
-		return nil, nil, &ownExit{errors.New(changedSince(h.ID, what)), run.OwnTrouble}
+		return nil, nil, &ownExit{&unlikeError{h.ID, mixOf(nil, what).What, changedSince(h.ID, what)}, run.OwnTrouble}
 	}
 	m := mixOf(r.Saved(), what)
 	return now, &m, nil

@@ -39,6 +39,8 @@ type result struct {
 	Metrics metric.Set `json:"metrics,omitempty"`
 	// Mixed is from where the run is no longer what it began as, one line each; absent if it is.
 	Mixed []string `json:"mixed,omitempty"`
+	// Unlike lists what is no longer as when the run began, where launch for that reason did not go on with it.
+	Unlike []string `json:"unlike,omitempty"`
 	// Checklist is what the training should have reached at its end.
 	Checklist []checklist.Item `json:"checklist,omitempty"`
 	// Infeasible is set if the command needs more memory than there is, at every cost that was allowed.
@@ -189,6 +191,9 @@ func withResult(s settings, err error) error {
 	var own *ownExit
 	if errors.As(err, &own) {
 		r.Code = own.code
+	}
+	if other := (*unlikeError)(nil); errors.As(err, &other) {
+		r.Run, r.Unlike = other.run, other.what
 	}
 	writeResult(s, reporter(s), r)
 	return err

@@ -108,6 +108,9 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 	if err != nil {
 		return err
 	}
+	if err := reportResume(h, r, over, say); err != nil {
+		return err
+	}
 	defer func() { s.release() }()
 	if err := s.claimAgain(ctx, say, &found, r); err != nil {
 		return err
@@ -165,7 +168,7 @@ func restoreSecrets(r *run.Run, id string, command []string) error {
 	return nil
 }
 
-// takeUp prepares a run for its next attempt, and prints where it resumes.
+// takeUp prepares a run for its next attempt.
 func takeUp(
 	s settings, h *record.History, r *run.Run, life record.Life, over restart, say ui.Printer,
 ) (attempt.Past, error) {
@@ -183,7 +186,7 @@ func takeUp(
 			r.Attempts[i].Outcome.Saved = nil
 		}
 	}
-	return past, reportResume(h, r, over, say)
+	return past, nil
 }
 
 // enterFolder changes to the folder of a run. The run takes the current environment.

@@ -144,9 +144,22 @@ func packages(of []string) map[string]string {
 }
 
 // arguments compares two commands word by word.
-func arguments(was, now []string) []Difference {
+func arguments(was, now []string) (out []Difference) {
 	if slices.Equal(was, now) {
 		return nil
+	}
+	for i := 0; i < len(was) && len(was) == len(now); i++ {
+		if was[i] == now[i] {
+			continue
+		}
+		name := fmt.Sprintf("argument %d", i)
+		if i > 0 && strings.HasPrefix(was[i-1], "-") && was[i-1] == now[i-1] {
+			name = was[i-1]
+		}
+		out = append(out, Difference{Kind: Arguments, Name: name, Was: &was[i], Now: &now[i]})
+	}
+	if out != nil {
+		return out
 	}
 	a, b := strings.Join(was, " "), strings.Join(now, " ")
 	return []Difference{{Kind: Arguments, Name: "the command", Was: &a, Now: &b}}
@@ -171,7 +184,7 @@ func (t Tree) differ(past Past, now *Identity) []Difference {
 		}
 	} else if past.Left == nil && !past.Until.IsZero() {
 		for _, p := range now.Data[at].Parts {
-			if start[p.Path] != p.Mark && p.Modified <= past.Until.Unix() {
+			if start[p.Path] != p.Mark && p.Modified <= past.Until.UnixNano() {
 				own[p.Path] = true
 			}
 		}

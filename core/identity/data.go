@@ -41,7 +41,7 @@ type Entry struct {
 	// Mark is the same as long as nothing was written: a hash of the content of what is small, else of names, sizes and
 	// times.
 	Mark     string `json:"mark"`
-	Modified int64  `json:"modified"` // the latest time of a file, in Unix seconds
+	Modified int64  `json:"modified"` // the latest time of a file, in Unix nanoseconds
 }
 
 // output matches names of settings whose folders a program writes to: they are no data, unless they are declared.
@@ -153,7 +153,7 @@ func (s Subject) listed(path string) (t Tree, ok bool) {
 				mark = digest(text)
 			}
 		}
-		t.Parts = append(t.Parts, Entry{f.path, mark, f.modified / 1e9})
+		t.Parts = append(t.Parts, Entry{f.path, mark, f.modified})
 	}
 	for depth := 8; len(t.Parts) > mostEntries && depth >= 0; depth-- {
 		t.Parts = joined(t.Parts, depth)

@@ -206,6 +206,8 @@ type Stop struct {
 	Beyond *Beyond `json:"beyond,omitempty"`
 	// Absent is the first rung that would fit if a package were installed; nil if there is none.
 	Absent *Absent `json:"absent,omitempty"`
+	// Unlike lists what is no longer as when the run began, where that is why there is no further attempt.
+	Unlike []string `json:"unlike,omitempty"`
 	// Refused is the plan that was not allowed to start; nil if an attempt was made.
 	Refused *Plan `json:"refused,omitempty"`
 }
@@ -263,15 +265,19 @@ type Run struct {
 // A Mix is a moment from which a run has gone on although something was not what it began with: its result is that of
 // two experiments.
 type Mix struct {
-	From int64    `json:"from"` // the iteration of the state that it resumed from; 0: from the beginning, or unknown
+	From  int64    `json:"from"`            // the step of the state that it resumed from; 0: unknown, or none
+	State string   `json:"state,omitempty"` // the name of that state
 	What []string `json:"what"` // what differs, one line each
 }
 
 // String is "mixed from step 3: train.py has changed".
 func (m Mix) String() string {
 	from := "mixed"
-	if m.From > 0 {
+	switch {
+	case m.From > 0:
 		from = fmt.Sprintf("mixed from step %d", m.From)
+	case m.State != "":
+		from = "mixed from " + m.State
 	}
 	return from + ": " + strings.Join(m.What, "; ")
 }

@@ -296,7 +296,8 @@ func (h *History) ended(row *Row, e Event) {
 		row.Stays[n-1].To = e.Time
 	}
 	now := e.Result.state()
-	if row.Resume != "" && e.Result.Ending == NotRun && now == Failed { // the run cannot be resumed: it starts over
+	if row.Resume != "" && e.Result.Ending == NotRun && now == Failed && len(e.Result.Unlike) == 0 {
+		// the run cannot be resumed: it starts over
 		row.State, row.fresh = Waiting, true
 		return
 	}
@@ -309,6 +310,9 @@ func (h *History) ended(row *Row, e Event) {
 	if row.putBack && (now == Interrupted || now == Died || now == NoRoom) {
 		row.State, row.lost = Waiting, 0
 		row.Stops++
+	}
+	if len(e.Result.Unlike) > 0 && e.Result.Ending == NotRun { // its next start may resume the run, with --accept
+		e.Result.Run, e.Result.Known = row.Resume, true
 	}
 	row.Result = e.Result
 	if now == NoRoom && e.Result.Ending == run.OutOfMemory && row.Card != nil {

@@ -35,6 +35,8 @@ type Result struct {
 	Metrics  metric.Set    `json:"metrics,omitempty"`
 	// Mixed is from where the row's run is no longer what it began as, one line each.
 	Mixed []string `json:"mixed,omitempty"`
+	// Unlike lists what is no longer as when the row's run began: launch did not go on with it.
+	Unlike []string `json:"unlike,omitempty"`
 	// Need is what a trial that does not fit needs at least, and Room what there was; 0: not known.
 	Need unit.Bytes `json:"need_bytes,omitempty"`
 	Room unit.Bytes `json:"room_bytes,omitempty"`
@@ -61,6 +63,7 @@ func ReadResult(doc []byte) (Result, error) {
 		Outcome  *run.Outcome    `json:"outcome"`
 		Metrics  metric.Set      `json:"metrics"`
 		Mixed    []string        `json:"mixed"`
+		Unlike   []string        `json:"unlike"`
 		Short    *run.Infeasible `json:"infeasible"`
 	}
 	if err := json.Unmarshal(doc, &d); err != nil {
@@ -71,7 +74,10 @@ func ReadResult(doc []byte) (Result, error) {
 			d.Ending)
 	}
 	r := Result{Ending: d.Ending, Code: d.Code, Why: d.Error, Run: d.Run, Known: d.Job != nil, Metrics: d.Metrics,
-		Mixed: d.Mixed}
+		Mixed: d.Mixed, Unlike: d.Unlike}
+	if d.Stop != nil && len(d.Stop.Unlike) > 0 {
+		r.Unlike = d.Stop.Unlike
+	}
 	last := d.Outcome
 	for i := range d.Attempts {
 		a := &d.Attempts[i]

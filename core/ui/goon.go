@@ -43,6 +43,8 @@ func (d *RunDoc) continues(r *run.Run, stop *run.Stop, out *run.Outcome) {
 	case d.State == "cut off":
 		again("")
 	case out == nil || stop == nil:
+	case len(stop.Unlike) > 0:
+		again("to mix both experiments, marked so", "--accept")
 	case out.Untaken != "", stop.Code == run.OwnTrouble:
 		d.Not = "once the settings reach the program"
 	case stop.Beyond != nil:
