@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -30,9 +32,18 @@ func factsOf(path string, text []byte) facts {
 		return f
 	}
 	s := python.NewSource(path, string(text))
-	f.Imports, f.Dynamic = s.Imports(), s.Has(dynamic)
-	f.Reads = named(named(nil, s.Code, reads), s.Code, within)
+	f.Imports = s.Imports()
+	// most files have none of this, and looking for a word is far cheaper than matching
+	f.Dynamic = mentions(s.Code, "import_module", "__import__", "runpy", "pkgutil", "walk_packages", "exec(", "execfile(", "Loader", "spec_from",
+		"cpp_extension", "load_inline") && s.Has(dynamic)
+	if mentions(s.Code, "environ", "getenv") {
+		f.Reads = named(named(nil, s.Code, reads), s.Code, within)
+	}
 	return f
+}
+
+func mentions(text string, words ...string) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 }
 
 // A stamp tells whether a file may have been written since.

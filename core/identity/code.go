@@ -204,7 +204,7 @@ func (c *closure) below(dir string) {
 // skipped reports whether a folder of that name holds no source of the project.
 func skipped(name string) bool {
 	switch name {
-	case "node_modules", "site-packages", "__pycache__", "wandb", "venv", "env":
+	case "node_modules", "site-packages", "__pycache__", "wandb", "venv", "env", "docs", "tests":
 		return true
 	}
 	return strings.HasPrefix(name, ".")
