@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -70,6 +71,26 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 	}
 	c.cache.save()
 	return names
+}
+
+// scripts are the endings of files that are programs.
+var scripts = []string{".sh", ".bash", ".zsh", ".py", ".pl", ".rb", ".lua", ".jl", ".r", ".R"}
+
+// readScripts takes the scripts that the arguments of a command name that is no Python program launch understands.
+func (id *Identity) readScripts(s Subject) {
+	for _, arg := range s.Command.Args {
+		path := found(arg, s.Command.Dir)
+		text, err := file.Read(path, mostFile)
+		if path == "" || err != nil || !slices.Contains(scripts, filepath.Ext(path)) && !bytes.HasPrefix(text, []byte("#!")) {
+			continue
+		}
+		if f := (File{s.shown(path), digest(text)}); !slices.Contains(id.Code, f) {
+			id.Code = append(id.Code, f)
+		}
+	}
+	if len(id.Code) == 0 {
+		id.Unknown = append(id.Unknown, "code")
+	}
 }
 
 // texts are the words in which a name of a module may stand: the arguments, and the text of the recipes.

@@ -114,6 +114,9 @@ func (s Subject) isData(path, name string, declared bool) bool {
 	if declared || !info.IsDir() {
 		return true
 	}
+	if _, err := os.Stat(filepath.Join(path, ".git")); err == nil { // a project
+		return false
+	}
 	if home, err := os.UserHomeDir(); err == nil && inside(path, home) {
 		return false
 	}

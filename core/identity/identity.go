@@ -81,7 +81,8 @@ func Take(s Subject, salt string) *Identity {
 	id := &Identity{Salt: salt, Args: s.hashed(s.Command.Args, salt)}
 	prog, err := s.Command.Prog()
 	if err != nil {
-		id.Unknown = append(id.Unknown, "code", "python")
+		id.Unknown = append(id.Unknown, "python")
+		id.readScripts(s)
 		id.readRecipes(s, nil)
 		id.readData(s)
 		return id
