@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/identity"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/receipt"
@@ -103,6 +104,7 @@ func (f Figure) Ratio() (r float64, ok bool) {
 
 // The kinds of difference, in the order in which they are listed.
 const (
+	Code        = "code"
 	Settings    = "settings"
 	Data        = "data"
 	Plan        = "plan"
@@ -112,7 +114,7 @@ const (
 	Command     = "command"
 )
 
-var kinds = []string{Settings, Data, Plan, Versions, Card, Environment, Command}
+var kinds = []string{Code, Settings, Data, Plan, Versions, Card, Environment, Command}
 
 // A Difference is one thing that is not the same. A value is nil where it is not set.
 type Difference struct {
@@ -133,10 +135,31 @@ func Compare(a, b Side) Diff {
 	x, y := readSide(a), readSide(b)
 	d := Diff{Version: Version, A: x.run, B: y.run, Phases: phases(x, y), Results: results(x, y)}
 	d.Differs, d.Unknown = []Difference{}, unknown(x, y)
+	known := identities(a.History, b.History, x, y)
 	for _, kind := range kinds {
 		d.Differs = append(d.Differs, differ(kind, x.values[kind], y.values[kind])...)
+		d.Differs = append(d.Differs, known[kind]...)
 	}
 	return d
+}
+
+// kindOf is the kind under which a difference of two identities is listed. Recipes and arguments are compared setting
+// by setting.
+var kindOf = map[string]string{identity.Code: Code, identity.Environment: Environment, identity.Python: Versions,
+	identity.Packages: Versions, identity.Data: Data, identity.Ranks: Plan}
+
+// identities lists, by kind, what differs between what the two runs are, as far as x and y do not have it.
+func identities(a, b *record.History, x, y side) map[string][]Difference {
+	out := map[string][]Difference{}
+	for _, d := range identity.Compare(a.Identity(), b.Identity(), identity.Past{}) {
+		kind, listed := kindOf[d.Kind]
+		_, inA := x.values[kind][d.Name]
+		_, inB := y.values[kind][d.Name]
+		if listed && !inA && !inB {
+			out[kind] = append(out[kind], Difference{Kind: kind, Name: d.Name, A: d.Was, B: d.Now})
+		}
+	}
+	return out
 }
 
 // A fact is what not every record has, by its name, with its values.
