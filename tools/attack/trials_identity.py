@@ -23,7 +23,7 @@ for step in range(len(trail) + 1, 7):
     if a.batch > a.fits and step == 3:
         os.system(os.environ.get("MEANWHILE", "true"))
         sys.exit("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
-    if step == a.stop and not a.resume and not os.path.exists(out + "/once"):
+    if step == a.stop and not os.path.exists(out + "/once"):
         open(out + "/once", "w").close()
         sys.exit("ValueError: once")
     trail.append(made)
