@@ -149,19 +149,30 @@ func restoreSecrets(r *run.Run, id string, command []string) error {
 func takeUp(
 	s settings, h *record.History, r *run.Run, life record.Life, over restart, say ui.Printer,
 ) (attempt.Past, error) {
+	var standing attempt.Standing
+	if over != always {
+		standing = attempt.Stand(h)
+		r.Forget(standing.Lost)
+	}
 	if err := r.Again(s.Allow); err != nil && h.Stop() != nil {
 		return attempt.Past{}, fmt.Errorf("run %s is over: %w", h.ID, err)
 	}
 	r.Limits.Anyway = r.Limits.Anyway || s.Anyway
 	past, strange := attempt.TakeUp(h, r, life, record.In(s.State).Locks())
+	if over != always {
+		standing = standing.Now(r.Saved())
+		if err := standing.Decide(h.ID); err != nil {
+			return attempt.Past{}, err
+		}
+		for _, line := range standing.Lines() {
+			say.Warn("%s", line)
+		}
+	}
 	for _, path := range strange {
 		say.Warn("%s is newer than the run's last attempt, but nothing shows that this run wrote it: launch does not resume from it", path)
 	}
 	if over == always { // the attempts stay, so that the run stays on its rung
-		r.Left = nil
-		for i := range r.Attempts {
-			r.Attempts[i].Outcome.Saved = nil
-		}
+		r.ForgetAll()
 	}
 	return past, reportResume(h, r, over, say)
 }

@@ -240,7 +240,7 @@ func TestWatch(t *testing.T) {
 	if err := ours.Start(); err != nil {
 		t.Fatal(err)
 	}
-	w := NewWatch(dir, []string{"runs/*/*.pt"}, func() []int { return []int{ours.Process.Pid} }, &log)
+	w := NewWatch(dir, []string{"runs/*/*.pt"}, func() []int { return []int{ours.Process.Pid} }, &log, t.TempDir())
 	if err := theirs.Start(); err != nil {
 		t.Fatal(err)
 	}
