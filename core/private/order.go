@@ -8,16 +8,16 @@ import (
 	"slices"
 )
 
-// orderFile lists the names of a folder's entries in the order in which they were made, one a line. Its name begins with
-// a point, so that it is no entry itself.
-const orderFile = ".order"
+// orderOf is the file beside a folder that lists the names of its entries in the order in which they were made, one a
+// line.
+func orderOf(dir string) string { return filepath.Clean(dir) + ".order" }
 
 // longestOrder bounds what is read of the list, in bytes: its end.
 const longestOrder = 4 << 20
 
 // NoteMade appends a name to the list of a folder. Names that are not in the list count as older than those that are.
 func NoteMade(dir, name string) error {
-	f, err := Open(filepath.Join(dir, orderFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	f, err := Open(orderOf(dir), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func NoteMade(dir, name string) error {
 // InOrder sorts names, which are sorted already by what else is known of their age, by the list of the folder. A clock
 // that was wrong when one of them was made does not matter.
 func InOrder(dir string, names []string) {
-	f, err := Open(filepath.Join(dir, orderFile), os.O_RDONLY, 0)
+	f, err := Open(orderOf(dir), os.O_RDONLY, 0)
 	if err != nil {
 		return
 	}

@@ -10,7 +10,7 @@ import (
 
 // The order in which names were noted counts; what was not noted is older, in the order in which it was given.
 func TestInOrder(t *testing.T) {
-	dir := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "runs")
 	order := func(names ...string) string {
 		names = slices.Clone(names)
 		InOrder(dir, names)
@@ -24,7 +24,7 @@ func TestInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f, err := os.OpenFile(filepath.Join(dir, orderFile), os.O_APPEND|os.O_WRONLY, 0)
+	f, err := os.OpenFile(orderOf(dir), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestInOrder(t *testing.T) {
 	if got := order("a", "c", "m", "new", "z"); got != "a new z m c" {
 		t.Errorf("the order is %s", got)
 	}
-	if err := os.WriteFile(filepath.Join(dir, orderFile), []byte(strings.Repeat("x\n", longestOrder)+"c\na\n"), 0o600); err != nil {
+	if err := os.WriteFile(orderOf(dir), []byte(strings.Repeat("x\n", longestOrder)+"c\na\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if got := order("a", "c"); got != "c a" {

@@ -94,7 +94,7 @@ func TestFind(t *testing.T) {
 	if got, err := s.Find("last"); err != nil || got != ahead.ID {
 		t.Errorf("the last run is %s, %v; want %s, whose name is not the last", got, err, ahead.ID)
 	}
-	if err := os.Remove(filepath.Join(s.Dir, ".order")); err != nil {
+	if err := os.Remove(s.Dir + ".order"); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.Find("last"); err != nil || got != ids[2] {

@@ -353,24 +353,39 @@ func toGoOnFrom(own []candidate, glob string) []candidate {
 	return others
 }
 
-// order sorts an attempt's states, the newest first, by the order in which they were seen to be written or, where that
-// is not known of all, in which the program printed them. Else it leaves the order by their names.
+// order sorts an attempt's states, the newest first. Three orders tell which is the newest: that in which they were seen
+// to be written, that in which the program printed them, and that of the numbers in their names. The first counts where
+// the others do not agree against it: somebody else may have written an old state again, and a program may name states
+// by a figure, or use a few names in turn.
 func (e Evidence) order(own []candidate) {
-	for _, rank := range []func(string) int64{e.Order, e.Told} {
-		if rank == nil {
-			continue
-		}
-		at := map[string]int64{}
-		for _, c := range own {
-			if n := rank(c.path); n > 0 {
-				at[c.path] = n
-			}
-		}
-		if len(at) == len(own) {
-			slices.SortStableFunc(own, func(a, b candidate) int { return cmp.Compare(at[b.path], at[a.path]) })
-			return
+	seen, told := ranked(own, e.Order), ranked(own, e.Told)
+	switch {
+	case len(own) < 2:
+	case seen == nil && told == nil:
+	case seen == nil, told != nil && told[0].path != seen[0].path && told[0].path == own[0].path && numberedAlike(own):
+		copy(own, told)
+	default:
+		copy(own, seen)
+	}
+}
+
+// ranked returns the states by a rank, the highest first; nil if it is not known of all.
+func ranked(own []candidate, rank func(string) int64) []candidate {
+	if rank == nil {
+		return nil
+	}
+	at := map[string]int64{}
+	for _, c := range own {
+		if at[c.path] = rank(c.path); at[c.path] <= 0 {
+			return nil
 		}
 	}
+	return slices.SortedStableFunc(slices.Values(own), func(a, b candidate) int { return cmp.Compare(at[b.path], at[a.path]) })
+}
+
+// numberedAlike reports whether the names of states differ only in a number.
+func numberedAlike(own []candidate) bool {
+	return !slices.ContainsFunc(own, func(c candidate) bool { return !c.known || c.shape != own[0].shape })
 }
 
 // unfinished reports whether a name is one that programs use while they write a file, before they rename it.
