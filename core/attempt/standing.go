@@ -43,6 +43,11 @@ func Stand(h *record.History) (s Standing) {
 	chooses := r.Job.Resume.Automatic || !byPath(r.Job.Resume)
 	folder := Dir(h.Dir, ended[len(ended)-1].Plan.Attempt)
 	s.Newer = states.Newer(confine.New(r.Job), r.Job.Signs.States, folder, known, chooses)
+	for i, path := range s.Newer {
+		if rel, err := filepath.Rel(r.Job.Command.Dir, path); err == nil && filepath.IsLocal(rel) {
+			s.Newer[i] = rel
+		}
+	}
 	return s
 }
 
@@ -80,13 +85,8 @@ func (e *StatesError) Error() string {
 		if e.From == nil && len(e.Lost) > 0 {
 			b.WriteString("; ")
 		}
-		const few = 4
-		newer := slices.Clone(e.Newer)
-		if n := len(newer); n > few {
-			newer = append(newer[:few], fmt.Sprintf("%d more", n-few))
-		}
 		fmt.Fprintf(&b, "since its last attempt another program has written saved states in its folder: %s",
-			strings.Join(newer, ", "))
+			run.Few(e.Newer))
 		if e.From != nil {
 			fmt.Fprintf(&b, ". Move them away, and it resumes from %s", filepath.Base(e.From.Path))
 		}
@@ -100,8 +100,8 @@ func (s Standing) Lines() (lines []string) {
 	if s.From == nil {
 		return nil
 	}
-	for _, l := range s.Lost {
-		lines = append(lines, fmt.Sprintf("%v: launch resumes from %s, which this run wrote before it", l,
+	for _, line := range run.Losses(s.Lost) {
+		lines = append(lines, fmt.Sprintf("%s: launch resumes from %s, which this run wrote before that", line,
 			filepath.Base(s.From.Path)))
 	}
 	return lines

@@ -160,8 +160,8 @@ func (x *Executor) Changed(s run.State) string { return states.Changed(s.Path, s
 
 // Lost implements [run.Keeper].
 func (x *Executor) Lost(lost []run.Loss, from run.State) {
-	for _, l := range lost {
-		x.Report.Warn("%v: launch resumes from %s, which this run wrote before it", l, filepath.Base(from.Path))
+	for _, line := range run.Losses(lost) {
+		x.Report.Warn("%s: launch resumes from %s, which this run wrote before that", line, filepath.Base(from.Path))
 	}
 }
 

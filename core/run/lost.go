@@ -10,11 +10,8 @@ import (
 // A Loss is a saved state that a run can no longer resume from.
 type Loss struct {
 	State State  `json:"state"`
-	Why   string `json:"why"` // "was changed since this run wrote it"
+	Why   string `json:"why"` // "changed since this run wrote it", after the name of its file
 }
-
-// String names the file and the reason.
-func (l Loss) String() string { return filepath.Base(l.State.Path) + " " + l.Why }
 
 // States are the states that an attempt has left, the newest first.
 func (o *Outcome) States() []State {
@@ -95,17 +92,34 @@ func (r *Run) ForgetAll() {
 
 // AllLost is the reason of a stop where no state is left that a run could resume from.
 func AllLost(lost []Loss) string {
-	var which []string
+	return "no saved state is left that this run could resume from: " + strings.Join(Losses(lost), "; ")
+}
+
+// Losses describe what was lost, one line for each reason.
+func Losses(lost []Loss) (lines []string) {
+	var whys []string
+	names := map[string][]string{}
 	for _, l := range lost {
-		if text := l.String(); !slices.Contains(which, text) {
-			which = append(which, text)
+		if len(names[l.Why]) == 0 {
+			whys = append(whys, l.Why)
+		}
+		if name := filepath.Base(l.State.Path); !slices.Contains(names[l.Why], name) {
+			names[l.Why] = append(names[l.Why], name)
 		}
 	}
-	const few = 4
-	if n := len(which); n > few {
-		which = append(which[:few], fmt.Sprintf("%d more", n-few))
+	for _, why := range whys {
+		lines = append(lines, Few(names[why])+" "+why)
 	}
-	return "no saved state is left that this run could resume from: " + strings.Join(which, ", ")
+	return lines
+}
+
+// Few joins names, and counts those of a long list.
+func Few(names []string) string {
+	const few = 4
+	if n := len(names); n > few+1 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), n-few)
+	}
+	return strings.Join(names, ", ")
 }
 
 // keep plans again if the state that the plan resumes from is no longer what the run wrote.

@@ -94,18 +94,18 @@ func Changed(path, digest string) string {
 		return ""
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return "is gone"
+		return "no longer exists"
 	}
 	if strings.HasPrefix(digest, digestForm) {
 		switch now, err := Digest(path); {
 		case err != nil:
-			return fmt.Sprintf("cannot be read: %v", err)
+			return fmt.Sprintf("cannot be read (%v)", err)
 		case now != digest:
-			return "was changed since this run wrote it"
+			return "changed since this run wrote it"
 		}
 	}
 	if err := whole(path); err != nil {
-		return fmt.Sprintf("cannot be read: %v", err)
+		return fmt.Sprintf("cannot be read (%v)", err)
 	}
 	return ""
 }

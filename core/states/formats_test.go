@@ -207,7 +207,7 @@ func TestDigest(t *testing.T) {
 	if a != of(folder("copy", "w")) || a == of(folder("other", "v")) {
 		t.Error("a folder is its files")
 	}
-	if why := Changed(dir+"/none", a); why != "is gone" {
+	if why := Changed(dir+"/none", a); why != "no longer exists" {
 		t.Errorf("nothing is there: %q", why)
 	}
 	if why := Changed(dir+"/none", ""); why != "" {

@@ -330,9 +330,11 @@ func candidates(in Finder, glob string) (out []candidate) {
 		}
 		out = append(out, candidate{path: path, mark: m, numbering: numberOf(path)})
 	}
-	slices.SortStableFunc(out, byName)
+	sortByName(out)
 	return out
 }
+
+func sortByName(all []candidate) { slices.SortStableFunc(all, byName) }
 
 // byName compares two states by the numbers in their names or, where these cannot be compared, by their times.
 func byName(a, b candidate) int {
