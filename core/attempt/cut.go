@@ -59,7 +59,7 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 			notes.Held = []string{j.Exclusive}
 		}
 	}
-	e.Wrote, e.Foreign, e.Order, e.Noted = seen.Wrote, seen.Foreign, seen.Order, seen.Noted
+	e.Wrote, e.Foreign, e.Order, e.Rewritten = seen.Wrote, seen.Foreign, seen.Order, seen.Rewritten
 	e.Held = slices.DeleteFunc(notes.Held, func(f string) bool { return seen.Crowded(f) || seen.Disturbed(f) })
 	if !state.Stepped(j.Signs) {
 		e.Stepped = time.Time{}

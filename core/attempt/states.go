@@ -13,6 +13,7 @@ import (
 	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
@@ -64,6 +65,13 @@ func (x *Executor) follow(roots *confine.Roots, dir, folder string, pid func() i
 	return t
 }
 
+// said tells the watch what the program printed about a state.
+func (t *trail) said(e oom.Event) {
+	if e.Path != "" {
+		t.watch.Said(absolute(t.dir, filepath.Clean(e.Path)), e.Line.Text)
+	}
+}
+
 // stop ends the watch.
 func (t *trail) stop() {
 	if t != nil {
@@ -79,7 +87,8 @@ func (t *trail) stop() {
 func (t *trail) evidence(stepped bool, last time.Time) states.Evidence {
 	held := slices.DeleteFunc(slices.Clone(t.x.Held), t.watch.Crowded)
 	e := states.Evidence{Wrote: t.watch.Wrote, Foreign: t.watch.Foreign, Order: t.watch.Order, Held: held,
-		Stepped: last, Alone: t.x.Job.Batch.Ranks == 1}
+		Rewritten: t.watch.Rewritten,
+		Stepped:   last, Alone: t.x.Job.Batch.Ranks == 1}
 	if t.log != "" {
 		e.Printed, e.Told = printed(t.log, t.x.Job, t.dir), told(t.log, t.x.Job, t.dir)
 	}

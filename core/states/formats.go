@@ -2,11 +2,16 @@ package states
 
 import (
 	"archive/tar"
+	"archive/zip"
 	"bytes"
 	"compress/gzip"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -259,4 +264,74 @@ func (w *walker) line() string {
 		b = append(b, c)
 	}
 	return string(b)
+}
+
+// wholeIndex checks that every file exists in which an index of a sharded model says that tensors are, and that a file of
+// safetensors has them (transformers, modeling_utils.py: model.safetensors.index.json beside its shards).
+func wholeIndex(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil || int64(len(text)) > longestText {
+		return err
+	}
+	var index struct {
+		Files map[string]string `json:"weight_map"`
+	}
+	if json.Unmarshal(text, &index) != nil {
+		return nil // it is something else
+	}
+	tensors := map[string]map[string]json.RawMessage{}
+	for name, file := range index.Files {
+		if !filepath.IsLocal(file) {
+			continue
+		}
+		has, known := tensors[file]
+		if !known {
+			shard, done, err := openSaved(filepath.Join(filepath.Dir(path), file))
+			if err != nil {
+				return fmt.Errorf("%s is missing", file)
+			}
+			if shard.ext == ".safetensors" {
+				has, _, _ = tensorsOf(shard)
+			}
+			done()
+			tensors[file] = has
+		}
+		if _, ok := has[name]; has != nil && !ok {
+			return fmt.Errorf("%s lacks %s", file, name)
+		}
+	}
+	return nil
+}
+
+// wholeTorch checks that an archive of torch.save has every storage that its pickle names.
+func wholeTorch(z *zip.Reader) error {
+	for _, f := range z.File {
+		folder, ok := strings.CutSuffix(f.Name, "/data.pkl")
+		if !ok || int64(f.UncompressedSize64) > longestText {
+			continue
+		}
+		in, err := f.Open()
+		if err != nil {
+			return nil
+		}
+		text, err := io.ReadAll(io.LimitReader(in, longestText))
+		in.Close()
+		if err != nil {
+			return nil // the checksums tell of it
+		}
+		p := pickle{w: &walker{s: &saved{ReaderAt: bytes.NewReader(text), size: int64(len(text))}}, storages: map[string]int64{}}
+		if p.run(); p.w.short {
+			return fmt.Errorf("%s in it is damaged", f.Name)
+		}
+		has := make(map[string]bool, len(z.File))
+		for _, m := range z.File {
+			has[m.Name] = true
+		}
+		for key := range p.storages {
+			if !has[folder+"/data/"+key] {
+				return fmt.Errorf("%s/data/%s in it is missing", folder, key)
+			}
+		}
+	}
+	return nil
 }

@@ -115,13 +115,13 @@ func (s Seen) Crowded(folder string) bool {
 // Order is as [Watch.Order].
 func (s Seen) Order(path string) int64 { return s.noted[path].Order }
 
-// Noted returns the mark of a state when launch last saw it written.
-func (s Seen) Noted(path string) (Mark, bool) {
-	line, ok := s.noted[path]
-	if !ok {
-		return Mark{}, false
+// Rewritten reports whether a state has another mark than when launch last saw it written. One that launch did not see
+// may be anybody's where somebody has written others since.
+func (s Seen) Rewritten(path string, now Mark) bool {
+	if line, ok := s.noted[path]; ok {
+		return !line.Mark.alike(now)
 	}
-	return *line.Mark, true
+	return s.Disturbed(filepath.Dir(path))
 }
 
 // Disturbed reports whether a state in the folder was written again after launch saw it complete, although this run had

@@ -144,19 +144,18 @@ type Evidence struct {
 	Held    []string                // folders that only this run writes into, because it holds their locks
 	Order   func(path string) int64 // in which the states were written; 0: not known
 	Told    func(path string) int64 // in which the program printed that it saves them; 0: it did not
-	// Noted is the last mark of a state that was seen while the run went on. A state with another one was written later.
-	Noted   func(path string) (Mark, bool)
-	Until   time.Time // Held proves nothing about files written later; zero: no such limit
-	Stepped time.Time // when the program last reported progress
-	Alone   bool      // one process writes the states, not several ranks
+	// Rewritten reports whether a state, which has that mark now, was written by somebody else after this run had
+	// written it.
+	Rewritten func(path string, now Mark) bool
+	Until     time.Time // Held proves nothing about files written later; zero: no such limit
+	Stepped   time.Time // when the program last reported progress
+	Alone     bool      // one process writes the states, not several ranks
 }
 
 // ours reports whether the state at path is this run's.
 func (e Evidence) ours(path string, m Mark) bool {
-	if e.Noted != nil {
-		if was, ok := e.Noted(path); ok && !was.alike(m) {
-			return false
-		}
+	if e.Rewritten != nil && e.Rewritten(path, m) {
+		return false
 	}
 	switch {
 	case e.Wrote != nil && slices.ContainsFunc(m.ids, e.Wrote):

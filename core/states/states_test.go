@@ -330,10 +330,10 @@ func TestWatchOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	now, _ := look(dir + "/runs/c.pt")
-	if was, ok := s.Noted(dir + "/runs/c.pt"); !ok || !was.alike(now) || s.Order(dir+"/runs/b.pt") != b || s.Disturbed(dir) {
-		t.Errorf("noted %+v, order %d", was, s.Order(dir+"/runs/b.pt"))
+	if s.Rewritten(dir+"/runs/c.pt", now) || s.Order(dir+"/runs/b.pt") != b || s.Disturbed(dir) {
+		t.Errorf("noted %+v, order %d", s.noted, s.Order(dir+"/runs/b.pt"))
 	}
-	held := Evidence{Held: []string{dir}, Noted: s.Noted, Wrote: func(ID) bool { return true }}
+	held := Evidence{Held: []string{dir}, Rewritten: s.Rewritten, Wrote: func(ID) bool { return true }}
 	if !held.ours(dir+"/runs/c.pt", now) {
 		t.Error("a state that nobody has written since is not this run's")
 	}
@@ -343,6 +343,36 @@ func TestWatchOrder(t *testing.T) {
 	now, _ = look(dir + "/runs/c.pt")
 	if held.ours(dir+"/runs/c.pt", now) || !s.Disturbed(dir) {
 		t.Error("a state that was overwritten in place since is this run's")
+	}
+}
+
+// A numbered state that somebody writes after the program has printed that it saved it is not the run's any more; one
+// without a number the program may write again, and does not always print it.
+func TestWrittenAfterItWasSaid(t *testing.T) {
+	dir := t.TempDir()
+	w := NewWatch(dir, []string{"*.pt"}, func() []int { return nil }, nil, "")
+	defer w.Stop()
+	old := time.Now().Add(-time.Minute)
+	for name, tt := range map[string]struct {
+		line string
+		want bool
+	}{
+		"0001.pt": {"saved it", true}, "0002.pt": {"saving it", false}, "last.pt": {"saved it", false}, "0003.bin": {"saved it", false},
+	} {
+		path := write(t, filepath.Join(dir, name), "mine")
+		os.Chtimes(path, old, old)
+		w.Said(path, tt.line)
+		if m, _ := look(path); w.Rewritten(path, m) {
+			t.Errorf("%s: nobody has written it since", name)
+		}
+		write(t, path, "theirs")
+		m, _ := look(path)
+		if got := w.Rewritten(path, m); got != tt.want {
+			t.Errorf("%s: written since: %v, want %v", name, got, tt.want)
+		}
+		if w.Said(path, "saved it"); w.Rewritten(path, m) {
+			t.Errorf("%s: the program printed that it wrote it again", name)
+		}
 	}
 }
 

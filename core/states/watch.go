@@ -34,9 +34,10 @@ type Watch struct {
 	order   map[string]int64  // of the last write of each state
 	unnoted map[string]*stamp // states that were written since their mark was last noted
 	lines   int               // of marks, in the log
-	settled chan struct{}     // the barrier was reached
+	settled chan string       // files that appeared in the barrier
 	barrier string            // launch's own folder, whose events show that all earlier ones have been read; may be ""
 
+	said    map[string]Mark // of states when the program had printed that they are saved
 	wrote   map[ID]bool
 	foreign map[ID]bool
 	crowd   []string // paths that match a glob and that another run's process has written
@@ -64,7 +65,7 @@ const folders = 256
 // [Watch.Settle]; may be "". If the kernel has no watches left, it sees nothing.
 func NewWatch(dir string, globs []string, family func() []int, log io.Writer, own string) *Watch {
 	w := &Watch{family: family, log: log, barrier: own, wrote: map[ID]bool{}, foreign: map[ID]bool{}, earlier: map[int]bool{},
-		names: map[string]lookedAt{}, order: map[string]int64{}, unnoted: map[string]*stamp{}, settled: make(chan struct{}, 1),
+		names: map[string]lookedAt{}, order: map[string]int64{}, unnoted: map[string]*stamp{}, settled: make(chan string, 16), said: map[string]Mark{},
 		done: make(chan struct{})}
 	for _, g := range globs {
 		if !filepath.IsAbs(g) {
@@ -147,9 +148,11 @@ func (w *Watch) run() {
 
 func (w *Watch) event(e fsnotify.Event) {
 	if filepath.Dir(e.Name) == w.barrier {
-		select {
-		case w.settled <- struct{}{}:
-		default:
+		if e.Has(fsnotify.Create) { // others are of an earlier call, or the attempt's own files
+			select {
+			case w.settled <- filepath.Base(e.Name):
+			default:
+			}
 		}
 		return
 	}
@@ -221,6 +224,32 @@ func (w *Watch) noteAll(all bool) (left bool) {
 	return left
 }
 
+// Said records that the program has printed a line about the state at path. If the line tells that the state is written,
+// and its name has a number, nothing else of this run writes to it from now on.
+func (w *Watch) Said(path, line string) {
+	if !done.MatchString(line) || !numberOf(path).known || !w.isState(path) {
+		return
+	}
+	m, ok := look(path)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if delete(w.said, path); ok && len(w.said) < mostNames {
+		w.said[path] = m
+	}
+}
+
+// late is how long a program may write to a state, unseen, after it has printed that it saved it.
+const late = time.Second
+
+// Rewritten reports whether a state was written after the program had printed that it saved it, although no process of
+// the run was seen to write it since.
+func (w *Watch) Rewritten(path string, now Mark) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was, ok := w.said[path]
+	return ok && !was.alike(now) && now.Modified > was.Modified+late.Nanoseconds()
+}
+
 // forget drops the order: events were lost.
 func (w *Watch) forget() {
 	w.mu.Lock()
@@ -250,10 +279,17 @@ func (w *Watch) Settle() {
 	}
 	f.Close()
 	defer os.Remove(f.Name())
-	select {
-	case <-w.settled:
-	case <-w.done:
-	case <-time.After(500 * time.Millisecond):
+	for end := time.After(500 * time.Millisecond); ; {
+		select {
+		case name := <-w.settled:
+			if name == filepath.Base(f.Name()) {
+				return
+			}
+		case <-w.done:
+			return
+		case <-end:
+			return
+		}
 	}
 }
 
@@ -337,6 +373,9 @@ func (w *Watch) look(path string) {
 	for _, pid := range w.family() {
 		if writes(pid, id) {
 			w.note(id, "", false)
+			w.mu.Lock()
+			delete(w.said, w.stateOf(path))
+			w.mu.Unlock()
 			return
 		}
 	}

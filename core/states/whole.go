@@ -85,7 +85,11 @@ func wholeNow(path string) error {
 			}
 			return nil // some programs write empty markers
 		}
-		if err := wholeFile(at); err != nil {
+		err = wholeFile(at)
+		if err == nil && strings.HasSuffix(at, ".index.json") {
+			err = wholeIndex(at)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", e.Name(), err)
 		}
 		return nil
@@ -291,7 +295,10 @@ func wholeZip(s *saved) error {
 			bad = append(bad, f.Name)
 		}
 	}
-	if len(bad) == 0 || len(bad) == small && small > 1 && torchArchive(z) {
+	if len(bad) == 0 {
+		return wholeTorch(z)
+	}
+	if len(bad) == small && small > 1 && torchArchive(z) {
 		return nil // torch writes no checksums if it is told so (torch.serialization.set_crc32_options, since 2.6)
 	}
 	return fmt.Errorf("%s in it is damaged", bad[0])
@@ -334,18 +341,26 @@ func wholeMember(f *zip.File) bool {
 	return err == nil && uint64(n) == f.UncompressedSize64 && sum.Sum32() == f.CRC32
 }
 
-// wholeTensors reads the header of a safetensors file (the format's README): eight bytes of length, then JSON.
+// wholeTensors compares the size of a safetensors file with the end of its tensors.
 func wholeTensors(s *saved) error {
+	_, end, err := tensorsOf(s)
+	if err == nil && end > s.size {
+		err = errTorn
+	}
+	return err
+}
+
+// tensorsOf reads the header of a safetensors file (the format's README): eight bytes of length, then JSON, which has the
+// place of each tensor. end is where the last one ends.
+func tensorsOf(s *saved) (header map[string]json.RawMessage, end int64, err error) {
 	var n uint64
 	in := io.NewSectionReader(s, 0, s.size)
 	if err := binary.Read(in, binary.LittleEndian, &n); err != nil || n > uint64(s.size) {
-		return errTorn
+		return nil, 0, errTorn
 	}
-	var header map[string]json.RawMessage
 	if err := json.NewDecoder(io.LimitReader(in, int64(n))).Decode(&header); err != nil {
-		return errTorn
+		return nil, 0, errTorn
 	}
-	end := int64(0)
 	for _, entry := range header {
 		var t struct {
 			Offsets [2]int64 `json:"data_offsets"`
@@ -354,10 +369,7 @@ func wholeTensors(s *saved) error {
 			end = max(end, t.Offsets[1])
 		}
 	}
-	if 8+int64(n)+end > s.size {
-		return errTorn
-	}
-	return nil
+	return header, 8 + int64(n) + end, nil
 }
 
 // longestText bounds what is read of a document, in bytes.

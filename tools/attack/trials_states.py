@@ -24,6 +24,7 @@ p.add_argument("--harm", default="")
 p.add_argument("--beside", default="")
 p.add_argument("--quiet", action="store_true")
 p.add_argument("--slow", type=float, default=0)
+p.add_argument("--linger", type=float, default=0)
 p.add_argument("--resume", default="")
 a = p.parse_args()
 
@@ -97,6 +98,7 @@ while len(trail) < a.steps:
         with open(f"{a.out}/{a.beside}", "wb") as f: f.write(dump(["best"]))
     if stops:
         open("stopped", "w").close()
+        time.sleep(a.linger)
         sys.exit("ValueError: something else")
 with open("result.json", "w") as f: json.dump(trail, f)
 print("training is over", flush=True)
@@ -268,6 +270,21 @@ def _(box):
     shutil.copy(box.path("work/runs/a", newest), box.path("work/runs/b", newest))
     done = box.launch("resume", "last")
     need(done.code == 0 and result(box) == ["mine"] * 5 and newest not in re.findall(r"resumes from (\S+)", done.err), f"{result(box)}: {done}")
+
+
+@trial("A", "a state that somebody overwrites in place while the run goes on is not gone on from")
+def _(box):
+    project(box)
+    box.run(train("--who", "evil", out="runs/a"))
+    mine = box.start([box.binary, "--", *train("--linger", "2", "--stop-at", "4")])
+    box.wait(lambda: os.path.exists(box.path("work/runs/b/0004.pt")))
+    time.sleep(1.3)
+    for name in "0004.pt", "0003.pt":
+        with open(box.path("work/runs/a", name), "rb") as f, open(box.path("work/runs/b", name), "r+b") as g:
+            g.write(f.read())
+    done = box.finish(mine)
+    need(done.code == 1, repr(done))
+    resumes(box, "0002.pt")
 
 
 # Torn states.
