@@ -202,6 +202,19 @@ func (s settings) same(h *record.History, r *run.Run, seen room.Room, say ui.Pri
 	return now, &m, nil
 }
 
+// withForeign adds to a mix that others have written saved states in the run's folder.
+func withForeign(mix *run.Mix, from *run.State, foreign []string) *run.Mix {
+	if len(foreign) == 0 {
+		return mix
+	}
+	if mix == nil {
+		m := mixOf(from, nil)
+		mix = &m
+	}
+	mix.What = append(mix.What, "others have written saved states in its folder: "+run.Few(foreign))
+	return mix
+}
+
 // A candidate is a recorded run of the command that --continue was given with.
 type candidate struct {
 	history *record.History

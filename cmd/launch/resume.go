@@ -100,7 +100,7 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 	if err != nil {
 		return s.deviceError(err)
 	}
-	past, err := takeUp(s, h, r, life, over, say)
+	past, foreign, err := takeUp(s, h, r, life, over, say)
 	if err != nil {
 		return err
 	}
@@ -108,6 +108,7 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 	if err != nil {
 		return err
 	}
+	mix = withForeign(mix, r.Saved(), foreign)
 	if err := reportResume(h, r, over, say); err != nil {
 		return err
 	}
@@ -168,25 +169,38 @@ func restoreSecrets(r *run.Run, id string, command []string) error {
 	return nil
 }
 
-// takeUp prepares a run for its next attempt.
+// takeUp prepares a run for its next attempt. foreign are saved states that others have written in its folder since,
+// where the user accepts that.
 func takeUp(
 	s settings, h *record.History, r *run.Run, life record.Life, over restart, say ui.Printer,
-) (attempt.Past, error) {
+) (past attempt.Past, foreign []string, err error) {
+	var standing attempt.Standing
+	if over != always {
+		standing = attempt.Stand(h)
+		r.Forget(standing.Lost)
+	}
 	if err := r.Again(s.allowed(r)); err != nil && h.Stop() != nil {
-		return attempt.Past{}, fmt.Errorf("run %s is over: %w", h.ID, err)
+		return attempt.Past{}, nil, fmt.Errorf("run %s is over: %w", h.ID, err)
 	}
 	r.Limits.Anyway = r.Limits.Anyway || s.Anyway
 	past, strange := attempt.TakeUp(h, r, life, record.In(s.State).Locks())
+	if over != always {
+		standing = standing.Now(r.Saved())
+		if err := standing.Decide(h.ID); err != nil && (!s.Accept || standing.From == nil) {
+			return attempt.Past{}, nil, err
+		}
+		foreign = standing.Newer
+		for _, line := range standing.Lines() {
+			say.Warn("%s", line)
+		}
+	}
 	for _, path := range strange {
 		say.Warn("%s is newer than the run's last attempt, but nothing shows that this run wrote it: launch does not resume from it", path)
 	}
 	if over == always { // the attempts stay, so that the run stays on its rung
-		r.Left = nil
-		for i := range r.Attempts {
-			r.Attempts[i].Outcome.Saved = nil
-		}
+		r.ForgetAll()
 	}
-	return past, nil
+	return past, foreign, nil
 }
 
 // enterFolder changes to the folder of a run. The run takes the current environment.

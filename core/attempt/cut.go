@@ -33,7 +33,7 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 	}
 	folder := Dir(h.Dir, began.Plan.Attempt)
 	log := outputIn(folder)
-	e := states.Evidence{Printed: printed(log, j, j.Command.Dir), Alone: j.Batch.Ranks == 1}
+	e := states.Evidence{Printed: printed(log, j, j.Command.Dir), Told: told(log, j, j.Command.Dir), Alone: j.Batch.Ranks == 1}
 	d, err := oom.NewDetector(j.Signs)
 	if err != nil {
 		return c
@@ -59,17 +59,23 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 			notes.Held = []string{j.Exclusive}
 		}
 	}
-	e.Wrote, e.Foreign, e.Held = seen.Wrote, seen.Foreign, slices.DeleteFunc(notes.Held, seen.Crowded)
+	e.Wrote, e.Foreign, e.Order, e.Rewritten = seen.Wrote, seen.Foreign, seen.Order, seen.Rewritten
+	e.Held = slices.DeleteFunc(notes.Held, func(f string) bool { return seen.Crowded(f) || seen.Disturbed(f) })
 	if !state.Stepped(j.Signs) {
 		e.Stepped = time.Time{}
 	}
 	for folder, who := range notes.Marked {
-		if states.Undisturbed(locks, folder, who) && !seen.Crowded(folder) && (state.Stepped(j.Signs) || !j.Signs.Has(job.Progress)) {
+		if states.Undisturbed(locks, folder, who) && !seen.Crowded(folder) && !seen.Disturbed(folder) &&
+			(state.Stepped(j.Signs) || !j.Signs.Has(job.Progress)) {
 			e.Held = append(e.Held, folder)
 		}
 	}
 	if max(0, state.Iteration) >= j.Signs.StateAfter {
 		c.Found = states.Newest(roots, j.Signs, notes.Before, e)
+		if c.State == nil {
+			c.State, _ = deeper(roots, j, log, j.Command.Dir)
+		}
+		c.Identify()
 	}
 	c.Made = states.Made(movables{roots}, slices.Concat(j.Resume.Aside, j.Resume.InTheWay), notes.Before, e)
 	return c

@@ -39,6 +39,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	var trail *trail
 	if x.Job != nil && a.trial == "" {
 		trail = x.follow(a.roots, a.command.Dir, a.dir, watch.PID)
+		l.saved = trail.said
 		defer trail.stop()
 	}
 	guard, ctx := guarded(ctx, a, l.detector, l.tap)
@@ -136,6 +137,7 @@ type listener struct {
 	steps    steps
 	stepped  atomic.Int64           // when it last reported a step, in Unix nanoseconds
 	failure  atomic.Pointer[string] // the first line that reports a failure
+	saved    func(oom.Event)        // called for each line about a saved state; may be nil. Set before the program starts
 }
 
 func listen(a attempt, watch *observe.Watch) (*listener, error) {
@@ -159,6 +161,10 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 		case job.Failed:
 			line := strings.TrimSpace(e.Line.Text)
 			l.failure.CompareAndSwap(nil, &line)
+		case job.SavedState:
+			if l.saved != nil {
+				l.saved(e)
+			}
 		case job.Progress:
 			now := time.Now()
 			l.paces.see(e.Line.Stream, e.Iteration, now)

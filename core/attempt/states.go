@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
@@ -22,6 +26,7 @@ type trail struct {
 	x      *Executor
 	roots  *confine.Roots
 	dir    string // the command's folder
+	folder string // the attempt's own; "" if there is none
 	log    string // the file with the program's output; "" if it is not kept
 	before states.Listing
 	watch  *states.Watch
@@ -41,7 +46,7 @@ func (x *Executor) follow(roots *confine.Roots, dir, folder string, pid func() i
 			t.marked[p.folder] = x.Name
 		}
 	}
-	if folder != "" {
+	if t.folder = folder; folder != "" {
 		t.log = outputIn(folder)
 		if err := (states.Notes{Before: t.before, Held: x.Held, Marked: t.marked}).Write(folder); err == nil {
 			t.wrote, _ = states.WrittenLog(folder)
@@ -56,8 +61,15 @@ func (x *Executor) follow(roots *confine.Roots, dir, folder string, pid func() i
 			return proc.Family(root)
 		}
 		return nil
-	}, log)
+	}, log, folder)
 	return t
+}
+
+// said tells the watch what the program printed about a state.
+func (t *trail) said(e oom.Event) {
+	if e.Path != "" {
+		t.watch.Said(absolute(t.dir, filepath.Clean(e.Path)), e.Line.Text)
+	}
 }
 
 // stop ends the watch.
@@ -74,10 +86,11 @@ func (t *trail) stop() {
 // too, a file counts as this run's by its place only after the program has reported a step.
 func (t *trail) evidence(stepped bool, last time.Time) states.Evidence {
 	held := slices.DeleteFunc(slices.Clone(t.x.Held), t.watch.Crowded)
-	e := states.Evidence{Wrote: t.watch.Wrote, Foreign: t.watch.Foreign, Held: held,
-		Stepped: last, Alone: t.x.Job.Batch.Ranks == 1}
+	e := states.Evidence{Wrote: t.watch.Wrote, Foreign: t.watch.Foreign, Order: t.watch.Order, Held: held,
+		Rewritten: t.watch.Rewritten,
+		Stepped:   last, Alone: t.x.Job.Batch.Ranks == 1}
 	if t.log != "" {
-		e.Printed = printed(t.log, t.x.Job, t.dir)
+		e.Printed, e.Told = printed(t.log, t.x.Job, t.dir), told(t.log, t.x.Job, t.dir)
 	}
 	for _, p := range t.x.marks {
 		if p.presence.Alone() && t.marked[p.folder] != "" && !t.watch.Crowded(p.folder) && (stepped || !t.x.Job.Signs.Has(job.Progress)) {
@@ -91,12 +104,28 @@ func printed(log string, j *job.Job, dir string) func(string) states.Claim {
 	return states.Printed(func() (io.ReadCloser, error) { return record.OpenOutput(log) }, dir, j.Signs)
 }
 
+func told(log string, j *job.Job, dir string) func(string) int64 {
+	return states.Told(func() (io.ReadCloser, error) { return record.OpenOutput(log) }, dir, j.Signs)
+}
+
 // found adds to an outcome what the attempt has left.
 func (t *trail) found(out *run.Outcome, last time.Time) {
+	t.watch.Settle()
 	e := t.evidence(out.Stepped, last)
 	if out.Iteration >= t.x.Job.Signs.StateAfter {
 		f := states.Newest(t.roots, t.x.Job.Signs, t.before, e)
-		out.Saved, out.Strange, out.Torn = f.State, f.Strange, f.Torn
+		if f.State == nil && t.log != "" {
+			var path string
+			if f.State, path = deeper(t.roots, t.x.Job, t.log, t.dir); path != "" && out.Ending != run.Succeeded {
+				t.x.BreakLine()
+				t.x.Report.Warn("%s", outOfReach(t.x.Job, f.State, path))
+			}
+		}
+		f.Identify()
+		out.Saved, out.Earlier, out.Strange, out.Torn = f.State, f.Earlier, f.Strange, f.Torn
+	}
+	if t.folder != "" { // without it nothing is known later of who has written since
+		states.WriteAfter(t.folder, states.List(t.roots, t.x.Job.Signs.States))
 	}
 	e = t.evidence(true, last) // a file to move aside need not be a state
 	out.Made = states.Made(movables{t.roots}, slices.Concat(t.x.Job.Resume.Aside, t.x.Job.Resume.InTheWay), t.before, e)
@@ -108,6 +137,41 @@ func (t *trail) found(out *run.Outcome, last time.Time) {
 	}
 	t.x.spans = append(t.x.spans, SpanOf(out))
 	t.x.made = append(t.x.made, out.Made...)
+}
+
+// deeper returns the state that a program printed although no glob finds it, because it lies at another depth. path is
+// what was printed; "" if there is nothing. The state is nil if launch cannot use it.
+func deeper(roots *confine.Roots, j *job.Job, log, dir string) (s *run.State, path string) {
+	path = states.Elsewhere(func() (io.ReadCloser, error) { return record.OpenOutput(log) }, dir, j.Signs)
+	if path == "" || !byPath(j.Resume) {
+		return nil, path
+	}
+	return states.At(roots, path), path
+}
+
+// byPath reports whether the program is told from which state it resumes.
+func byPath(r job.Resume) bool {
+	return slices.ContainsFunc(r.Edits, func(e config.Edit) bool { return strings.Contains(e.To, job.SavedPath) })
+}
+
+// outOfReach describes a state that a program printed and that no glob finds. s is nil if launch cannot use it.
+func outOfReach(j *job.Job, s *run.State, path string) string {
+	text := fmt.Sprintf("the program printed that it saved %s, which the declared path of its saved states (%s) does not "+
+		"match", path, strings.Join(j.Signs.States, ", "))
+	if s == nil {
+		return text + ": launch cannot resume from it. Correct the path in the declaration"
+	}
+	return text + ": launch resumes from it all the same"
+}
+
+// Changed implements [run.Keeper].
+func (x *Executor) Changed(s run.State) string { return states.Changed(s.Path, s.Digest) }
+
+// Lost implements [run.Keeper].
+func (x *Executor) Lost(lost []run.Loss, from run.State) {
+	for _, line := range run.Losses(lost) {
+		x.Report.Warn("%s: launch resumes from %s, which this run wrote before that", line, filepath.Base(from.Path))
+	}
 }
 
 // SpanOf is the time in which an attempt wrote its files. Took counts from the program's start, which is later than

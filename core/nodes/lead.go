@@ -163,6 +163,21 @@ func (l *Leader) Room(ctx context.Context) (unit.Bytes, error) {
 	return room, nil
 }
 
+// Changed implements [run.Keeper].
+func (l *Leader) Changed(s run.State) string {
+	if k, ok := l.Executor.(run.Keeper); ok {
+		return k.Changed(s)
+	}
+	return ""
+}
+
+// Lost implements [run.Keeper].
+func (l *Leader) Lost(lost []run.Loss, from run.State) {
+	if k, ok := l.Executor.(run.Keeper); ok {
+		k.Lost(lost, from)
+	}
+}
+
 // Rooms implements [run.Executor].
 func (l *Leader) Rooms(context.Context) ladder.HostRooms { return l.host }
 

@@ -43,7 +43,7 @@ func (s Store) BegunBy(pid int, on Carrier, since time.Time) string {
 	first := since.Add(-time.Second).UTC().Format("20060102-150405.000") // as the names of runs begin
 	for _, id := range slices.Backward(ids) {
 		if id < first {
-			return ""
+			continue
 		}
 		h, err := s.Read(id)
 		if err != nil || h.Run() == nil {

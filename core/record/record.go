@@ -105,6 +105,8 @@ func (s Store) Create(now time.Time) (*Record, error) {
 		case err != nil:
 			return nil, fmt.Errorf("making the run's folder: %w", err)
 		default:
+			// If this fails, the run counts as older than it is: no reason to stop a training.
+			_ = private.NoteMade(s.Dir, id)
 			return openRecord(id, dir)
 		}
 	}
@@ -230,7 +232,7 @@ func (s Store) Read(id string) (*History, error) {
 	return h, nil
 }
 
-// Names returns the names of the folders of runs, oldest first. Unlike List it does not look into them.
+// Names returns the names of the folders of runs, by their names. Unlike List it does not look into them.
 func (s Store) Names() ([]string, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -245,7 +247,7 @@ func (s Store) Names() ([]string, error) {
 	return names, nil // ReadDir has sorted them
 }
 
-// List returns the names of the runs, oldest first.
+// List returns the names of the runs, oldest first: in the order in which they began, whatever the clock showed then.
 func (s Store) List() ([]string, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -261,6 +263,7 @@ func (s Store) List() ([]string, error) {
 		}
 	}
 	slices.Sort(ids)
+	private.InOrder(s.Dir, ids)
 	return ids, nil
 }
 

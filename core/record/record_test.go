@@ -86,6 +86,20 @@ func TestFind(t *testing.T) {
 			t.Errorf("Find(%q) = %q, %v; want %q", name, got, err, want)
 		}
 	}
+	ahead, err := s.Create(at.Add(-time.Hour)) // the clock was ahead, and is right now
+	if err != nil {
+		t.Fatal(err)
+	}
+	ahead.Close()
+	if got, err := s.Find("last"); err != nil || got != ahead.ID {
+		t.Errorf("the last run is %s, %v; want %s, whose name is not the last", got, err, ahead.ID)
+	}
+	if err := os.Remove(s.Dir + ".order"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Find("last"); err != nil || got != ids[2] {
+		t.Errorf("without the list of their order, the last run is %s, %v; want %s", got, err, ids[2])
+	}
 	if _, err := s.Find("2026"); err == nil || !strings.Contains(err.Error(), "is ambiguous: it could be") {
 		t.Errorf("an ambiguous name: %v", err)
 	}

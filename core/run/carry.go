@@ -45,6 +45,9 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 		}
 		r.Room, r.Rooms = room, ex.Rooms(ctx)
 		p, stop := r.Next()
+		if k, ok := ex.(Keeper); ok && p != nil && p.Resume != nil {
+			p, stop = r.keep(p, k)
+		}
 		if stop != nil {
 			return stop, nil
 		}
@@ -63,6 +66,9 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 		r.weigh(p, &out)
 		if out.Saved != nil {
 			out.Saved.Rungs = r.NewState(p)
+			for i := range out.Earlier {
+				out.Earlier[i].Rungs = out.Saved.Rungs
+			}
 		}
 		r.Attempts = append(r.Attempts, Attempt{*p, out})
 		if out.Saved != nil {

@@ -382,8 +382,10 @@ func (r *Run) state() *State {
 		return r.Left
 	}
 	for i, a := range slices.Backward(r.Attempts) {
-		if a.Outcome.Saved != nil && !r.replaced(a.Outcome.Saved, i) {
-			return a.Outcome.Saved
+		for _, s := range a.Outcome.States() {
+			if !r.replaced(&s, i) {
+				return &s
+			}
 		}
 	}
 	return nil
@@ -415,8 +417,10 @@ func (r *Run) readable(p *Plan) *State {
 		return r.Left
 	}
 	for i, a := range slices.Backward(r.Attempts) {
-		if s := a.Outcome.Saved; s != nil && slices.Equal(s.Rungs, rungs) && !r.replaced(s, i) {
-			return s
+		for _, s := range a.Outcome.States() {
+			if slices.Equal(s.Rungs, rungs) && !r.replaced(&s, i) {
+				return &s
+			}
 		}
 		if a.Plan.Trial == "" && a.Plan.Resume == nil {
 			break

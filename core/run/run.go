@@ -54,6 +54,8 @@ type State struct {
 	Path      string     `json:"path,omitempty"`
 	Iteration int64      `json:"iteration"`
 	Bytes     unit.Bytes `json:"bytes,omitempty"`
+	// Digest identifies its content; "" where it was not taken, as in the records of older launches.
+	Digest string `json:"digest,omitempty"`
 	// Rungs are the rungs of the attempt that saved it with which a state has another form ([ladder.Rung.NewState]): only
 	// an attempt on the same ones can read it.
 	Rungs []string `json:"rungs,omitempty"`
@@ -92,6 +94,8 @@ type Outcome struct {
 	// of a full card, and no failure.
 	Retries map[string]oom.Retries `json:"retries,omitempty"`
 	Saved   *State                 `json:"saved,omitempty"` // the newest complete state that this attempt wrote
+	// Earlier are complete states that it wrote before Saved, the newest first: for the case that Saved gets lost.
+	Earlier []State `json:"saved_earlier,omitempty"`
 	// newer states that nothing shows to be this run's
 	Strange []string `json:"strange,omitempty"`
 	Torn    []string `json:"torn,omitempty"` // states that this attempt left incomplete

@@ -29,27 +29,10 @@ const (
 // Printed returns a function that reports what a program, started in dir, printed about a state at a path. output opens
 // the program's output; the function reads it at its first call. A line about loading proves nothing.
 func Printed(output func() (io.ReadCloser, error), dir string, signs job.Signs) func(path string) Claim {
-	read := sync.OnceValue(func() []byte {
-		f, err := output()
-		if err != nil {
-			return nil
-		}
-		defer f.Close()
-		text, _ := io.ReadAll(io.LimitReader(f, longestOutput))
-		return text
-	})
-	var saved []*regexp.Regexp
-	for _, sign := range signs.Lines {
-		if pattern, err := regexp.Compile(sign.Pattern); err == nil && sign.Kind == job.SavedState {
-			saved = append(saved, pattern)
-		}
-	}
+	read := sync.OnceValue(func() []byte { return textOf(output) })
+	saved := signsOf(signs)
 	return func(path string) (most Claim) {
-		names := []string{path}
-		if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) && strings.Contains(rel, "/") {
-			names = append(names, rel) // a bare name may be any run's
-		}
-		for _, name := range names {
+		for _, name := range namesOf(path, dir) {
 			for line := range saying(read(), []byte(name)) {
 				most = max(most, Saving)
 				if done.Match(line) && slices.ContainsFunc(saved, func(p *regexp.Regexp) bool { return of(p, line, name) }) {
@@ -59,6 +42,102 @@ func Printed(output func() (io.ReadCloser, error), dir string, signs job.Signs) 
 		}
 		return most
 	}
+}
+
+// Told returns a function that reports where in its output a program last printed that it saves a state at a path: a
+// later state has a larger number. 0: it did not.
+func Told(output func() (io.ReadCloser, error), dir string, signs job.Signs) func(path string) int64 {
+	read := sync.OnceValue(func() []byte { return textOf(output) })
+	saved := signsOf(signs)
+	return func(path string) (at int64) {
+		text := read()
+		for _, name := range namesOf(path, dir) {
+			for line := range saying(text, []byte(name)) {
+				if len(saved) == 0 || slices.ContainsFunc(saved, func(p *regexp.Regexp) bool { return of(p, line, name) }) {
+					at = max(at, int64(len(text)-cap(line))+1) // where the line begins
+				}
+			}
+		}
+		return at
+	}
+}
+
+// textOf reads a program's output.
+func textOf(output func() (io.ReadCloser, error)) []byte {
+	f, err := output()
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	text, _ := io.ReadAll(io.LimitReader(f, longestOutput))
+	return slices.Clip(text)
+}
+
+// signsOf are the patterns of lines about a saved state.
+func signsOf(signs job.Signs) (saved []*regexp.Regexp) {
+	for _, sign := range signs.Lines {
+		if pattern, err := regexp.Compile(sign.Pattern); err == nil && sign.Kind == job.SavedState {
+			saved = append(saved, pattern)
+		}
+	}
+	return saved
+}
+
+// namesOf are the names by which a program may print a path.
+func namesOf(path, dir string) []string {
+	names := []string{path}
+	if rel, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(rel) && strings.Contains(rel, "/") {
+		names = append(names, rel) // a bare name may be any run's
+	}
+	return names
+}
+
+// Elsewhere returns the last path that a program printed as that of a saved state and that no glob matches, although
+// its last part has the form of one's: the states lie deeper, or less deep, than the globs say. "" if there is none.
+// Copies of the best or averaged weights do not count.
+func Elsewhere(output func() (io.ReadCloser, error), dir string, signs job.Signs) (path string) {
+	text := textOf(output)
+	for _, pattern := range signsOf(signs) {
+		at := pattern.SubexpIndex("path")
+		if at < 0 {
+			continue
+		}
+		for line := range bytes.Lines(text) {
+			for part := range bytes.SplitSeq(bytes.TrimRight(line, "\r\n"), []byte("\r")) {
+				m := pattern.FindSubmatch(part)
+				if len(part) > longestLine || m == nil || len(m[at]) == 0 || loads.Match(bytes.ReplaceAll(part, m[at], nil)) {
+					continue
+				}
+				if p := absolute(dir, string(bytes.TrimRight(m[at], "/."))); deeper(signs.States, dir, p) {
+					path = p
+				}
+			}
+		}
+	}
+	return path
+}
+
+// longestLine bounds the lines in which a path is looked for, in bytes.
+const longestLine = 4 << 10
+
+// deeper reports whether a path has the form of a state, but lies where no glob finds it.
+func deeper(globs []string, dir, path string) bool {
+	like := false
+	for _, g := range globs {
+		if g = absolute(dir, strings.TrimSuffix(g, "/")); matches(g, path) {
+			return false
+		}
+		ok, err := filepath.Match(filepath.Base(g), filepath.Base(path))
+		like = like || ok && err == nil && !chosen.MatchString(filepath.Base(path))
+	}
+	return like
+}
+
+func absolute(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
 }
 
 // done matches a word of a line that is printed after the write. Programs print "Saving …" before it.

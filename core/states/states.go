@@ -7,6 +7,7 @@
 package states
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -124,6 +125,11 @@ func (l Listing) Until(at time.Time) Listing {
 	return out
 }
 
+// alike reports whether two marks have the same size and time. A copy that keeps the times is alike.
+func (m Mark) alike(n Mark) bool {
+	return m.Bytes == n.Bytes && m.Files == n.Files && m.Modified == n.Modified
+}
+
 // since reports whether a state was written after the listing was taken.
 func (l Listing) since(path string, m Mark) bool {
 	was, there := l[path]
@@ -136,13 +142,21 @@ type Evidence struct {
 	Wrote   func(ID) bool           // a process of this run was seen to write the file
 	Foreign func(ID) bool           // a process of another run was seen to write the file
 	Held    []string                // folders that only this run writes into, because it holds their locks
-	Until   time.Time               // Held proves nothing about files written later; zero: no such limit
-	Stepped time.Time               // when the program last reported progress
-	Alone   bool                    // one process writes the states, not several ranks
+	Order   func(path string) int64 // in which the states were written; 0: not known
+	Told    func(path string) int64 // in which the program printed that it saves them; 0: it did not
+	// Rewritten reports whether a state, which has that mark now, was written by somebody else after this run had
+	// written it.
+	Rewritten func(path string, now Mark) bool
+	Until     time.Time // Held proves nothing about files written later; zero: no such limit
+	Stepped   time.Time // when the program last reported progress
+	Alone     bool      // one process writes the states, not several ranks
 }
 
 // ours reports whether the state at path is this run's.
 func (e Evidence) ours(path string, m Mark) bool {
+	if e.Rewritten != nil && e.Rewritten(path, m) {
+		return false
+	}
 	switch {
 	case e.Wrote != nil && slices.ContainsFunc(m.ids, e.Wrote):
 		return true
@@ -172,10 +186,26 @@ func within(folder, path string) bool {
 
 // Found lists the states that an attempt has left.
 type Found struct {
-	State   *run.State // the newest that is complete and this run's; nil if there is none
-	Strange []string   // complete and newer than the attempt, but nothing shows that this run wrote it
-	Torn    []string   // this run's, newer than State, but not complete
+	State   *run.State  // the newest that is complete and this run's; nil if there is none
+	Earlier []run.State // this run's before State, the newest first
+	Strange []string    // complete and newer than the attempt, but nothing shows that this run wrote it
+	Torn    []string    // this run's, newer than State, but not complete
 }
+
+// At returns the state at a path that the finder allows, if it is complete; nil if there is none.
+func At(in Finder, path string) *run.State {
+	for _, hit := range in.Glob(globEscape.Replace(path)) {
+		if m, ok := look(hit); ok && whole(hit) == nil {
+			return &run.State{Path: hit, Bytes: unit.Bytes(m.Bytes)}
+		}
+	}
+	return nil
+}
+
+var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// mostEarlier bounds how many states of an attempt are kept known beside the newest.
+const mostEarlier = 7
 
 // Newest finds the state that an attempt has left. before is the listing from before the attempt.
 func Newest(in Finder, signs job.Signs, before Listing, e Evidence) (f Found) {
@@ -185,31 +215,86 @@ func Newest(in Finder, signs job.Signs, before Listing, e Evidence) (f Found) {
 	}
 	for _, g := range signs.States {
 		all := candidates(in, g)
-		for i, c := range all {
-			if !before.since(c.path, c.mark) {
-				continue
+		own := slices.DeleteFunc(slices.Clone(all), func(c candidate) bool {
+			return !before.since(c.path, c.mark) || !e.ours(c.path, c.mark)
+		})
+		own = toGoOnFrom(own, g)
+		e.order(own)
+		from := e.newest(own, all, &f)
+		for _, c := range all { // up to the state: these are newer
+			if from < len(own) && c.path == own[from].path {
+				break
 			}
-			if !e.ours(c.path, c.mark) {
-				if whole(c.path) == nil {
-					f.Strange = append(f.Strange, c.path)
-				}
-				continue
+			if before.since(c.path, c.mark) && !e.ours(c.path, c.mark) && whole(c.path) == nil {
+				f.Strange = append(f.Strange, c.path)
 			}
-			if !complete(c, all[i+1:], e) {
-				f.Torn = append(f.Torn, c.path)
-				continue
-			}
-			s := &run.State{Path: c.path, Bytes: unit.Bytes(c.mark.Bytes)}
-			if m := iteration.FindStringSubmatch(filepath.Base(c.path)); len(m) > 1 {
-				s.Iteration, _ = strconv.ParseInt(m[1], 10, 64)
-			}
-			if f.State == nil || s.Iteration > f.State.Iteration {
-				f.State = s
-			}
-			break
 		}
+		f.take(own[from:], all, iteration, e)
 	}
 	return f
+}
+
+// newest returns the index of the newest complete state of own; what is newer is torn.
+func (e Evidence) newest(own, all []candidate, f *Found) int {
+	for i, c := range own {
+		if complete(c, olderThan(c, own[i+1:], all), e) && !shorter(c, own[i+1:]) {
+			return i
+		}
+		f.Torn = append(f.Torn, c.path)
+	}
+	return len(own)
+}
+
+// olderThan are the states that a state is compared with: this run's before it, then all others.
+func olderThan(c candidate, own, all []candidate) []candidate {
+	out := slices.Clone(own)
+	for i, o := range all {
+		if o.path == c.path {
+			return append(out, all[i+1:]...)
+		}
+	}
+	return out
+}
+
+// take keeps the states of one glob, the newest first. Of several globs, the state with the highest iteration is the
+// newest; at the same one, that of the first glob.
+func (f *Found) take(own, all []candidate, iteration *regexp.Regexp, e Evidence) {
+	var known []run.State
+	for i, c := range own {
+		if len(known) > mostEarlier {
+			break
+		}
+		if i > 0 && c.mark.folder && !complete(c, olderThan(c, own[i+1:], all), e) {
+			continue
+		}
+		s := run.State{Path: c.path, Bytes: unit.Bytes(c.mark.Bytes)}
+		if m := iteration.FindStringSubmatch(filepath.Base(c.path)); len(m) > 1 {
+			s.Iteration, _ = strconv.ParseInt(m[1], 10, 64)
+		}
+		known = append(known, s)
+	}
+	if len(known) == 0 {
+		return
+	}
+	if f.State != nil {
+		if f.State.Iteration >= known[0].Iteration {
+			known = slices.Concat([]run.State{*f.State}, f.Earlier, known)
+		} else {
+			known = slices.Concat(known, []run.State{*f.State}, f.Earlier)
+		}
+	}
+	f.State, f.Earlier = &known[0], known[1:min(len(known), mostEarlier+1)]
+}
+
+// Identify adds the digests, by which a later launch knows the states again. One that cannot be read has none.
+func (f *Found) Identify() {
+	if f.State == nil {
+		return
+	}
+	f.State.Digest, _ = Digest(f.State.Path)
+	for i := range f.Earlier {
+		f.Earlier[i].Digest, _ = Digest(f.Earlier[i].Path)
+	}
 }
 
 // Made lists the files and folders that match the globs and that an attempt has made: they did not exist before it, and
@@ -229,39 +314,80 @@ func Made(in Finder, globs []string, before Listing, e Evidence) (paths []string
 
 // A candidate is a state on the disk.
 type candidate struct {
-	path   string
-	mark   Mark
-	number int64  // the last number in its name; -1 if there is none
-	shape  string // its name without that number
+	path string
+	mark Mark
+	numbering
 }
 
-// candidates returns the states that match a glob, the newest first: by the number in their names if the names differ
+// candidates returns the states that a glob matches, the newest first: by the number in their names if the names differ
 // in nothing else, else by the time of writing.
 func candidates(in Finder, glob string) (out []candidate) {
 	for _, path := range expand(in, glob) {
 		m, ok := look(path)
-		base := filepath.Base(path)
-		if !ok || unfinished(base) {
+		if !ok || unfinished(filepath.Base(path)) {
 			continue
 		}
-		c := candidate{path: path, mark: m, number: -1, shape: path}
-		if at := lastNumber.FindStringSubmatchIndex(base); at != nil {
-			if n, err := strconv.ParseInt(base[at[2]:at[3]], 10, 64); err == nil {
-				c.number, c.shape = n, filepath.Join(filepath.Dir(path), base[:at[2]]+"#"+base[at[3]:])
-			}
-		}
-		out = append(out, c)
+		out = append(out, candidate{path: path, mark: m, numbering: numberOf(path)})
 	}
-	slices.SortStableFunc(out, func(a, b candidate) int {
-		if a.shape == b.shape && a.number != b.number {
-			return int(min(1, max(-1, b.number-a.number)))
-		}
-		return int(min(1, max(-1, b.mark.Modified-a.mark.Modified)))
-	})
+	sortByName(out)
 	return out
 }
 
-var lastNumber = lazy.MustCompile(`(\d+)\D*$`)
+func sortByName(all []candidate) { slices.SortStableFunc(all, byName) }
+
+// byName compares two states by the numbers in their names or, where these cannot be compared, by their times.
+func byName(a, b candidate) int {
+	if a.shape == b.shape && a.known && b.known {
+		if c := cmp.Or(cmp.Compare(b.epoch, a.epoch), cmp.Compare(b.step, a.step)); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(b.mark.Modified, a.mark.Modified)
+}
+
+// toGoOnFrom leaves out the copies of the best or the averaged weights, if there are other states.
+func toGoOnFrom(own []candidate, glob string) []candidate {
+	others := slices.DeleteFunc(slices.Clone(own), func(c candidate) bool { return isChosen(c.path, glob) })
+	if len(others) == 0 {
+		return own
+	}
+	return others
+}
+
+// order sorts an attempt's states, the newest first. Three orders tell which is the newest: that in which they were seen
+// to be written, that in which the program printed them, and that of the numbers in their names. The first counts where
+// the others do not agree against it: somebody else may have written an old state again, and a program may name states
+// by a figure, or use a few names in turn.
+func (e Evidence) order(own []candidate) {
+	seen, told := ranked(own, e.Order), ranked(own, e.Told)
+	switch {
+	case len(own) < 2:
+	case seen == nil && told == nil:
+	case seen == nil, told != nil && told[0].path != seen[0].path && told[0].path == own[0].path && numberedAlike(own):
+		copy(own, told)
+	default:
+		copy(own, seen)
+	}
+}
+
+// ranked returns the states by a rank, the highest first; nil if it is not known of all.
+func ranked(own []candidate, rank func(string) int64) []candidate {
+	if rank == nil {
+		return nil
+	}
+	at := map[string]int64{}
+	for _, c := range own {
+		if at[c.path] = rank(c.path); at[c.path] <= 0 {
+			return nil
+		}
+	}
+	return slices.SortedStableFunc(slices.Values(own), func(a, b candidate) int { return cmp.Compare(at[b.path], at[a.path]) })
+}
+
+// numberedAlike reports whether the names of states differ only in a number.
+func numberedAlike(own []candidate) bool {
+	return !slices.ContainsFunc(own, func(c candidate) bool { return !c.known || c.shape != own[0].shape })
+}
 
 // unfinished reports whether a name is one that programs use while they write a file, before they rename it.
 func unfinished(base string) bool {
@@ -299,6 +425,13 @@ func complete(c candidate, older []candidate, e Evidence) bool {
 		return true
 	}
 	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(last, name) })
+}
+
+// shorter reports whether a file of an unknown format is much smaller than this run's state before it: the program ended
+// while it wrote it.
+func shorter(c candidate, older []candidate) bool {
+	i := slices.IndexFunc(older, func(o candidate) bool { return !o.mark.folder && o.shape == c.shape })
+	return i >= 0 && c.mark.Bytes < older[i].mark.Bytes/10*9 && !knownFormat(c.path)
 }
 
 // delay bounds the time between a program's output and launch's reading of it.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/run"
 )
 
 // folder is where relative globs begin.
@@ -186,6 +187,21 @@ func TestFolders(t *testing.T) {
 	}
 }
 
+func signsFor(globs ...string) job.Signs {
+	return job.Signs{States: globs, Lines: []job.Sign{{Kind: job.SavedState, Pattern: `saved (?P<path>\S+)`}}}
+}
+
+func opened(log string) func() (io.ReadCloser, error) {
+	return func() (io.ReadCloser, error) { return os.Open(log) }
+}
+
+func knownStates(paths ...string) (known []run.State) {
+	for _, path := range paths {
+		known = append(known, run.State{Path: path})
+	}
+	return known
+}
+
 // onlyOf is the evidence of a program that printed that it saved one state.
 func onlyOf(path string) func(string) Claim {
 	return func(p string) Claim {
@@ -240,7 +256,7 @@ func TestWatch(t *testing.T) {
 	if err := ours.Start(); err != nil {
 		t.Fatal(err)
 	}
-	w := NewWatch(dir, []string{"runs/*/*.pt"}, func() []int { return []int{ours.Process.Pid} }, &log)
+	w := NewWatch(dir, []string{"runs/*/*.pt"}, func() []int { return []int{ours.Process.Pid} }, &log, t.TempDir())
 	if err := theirs.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -274,6 +290,120 @@ func TestWatch(t *testing.T) {
 	n, noted, err := ReadNotes(dir)
 	if err != nil || n.Before["x"].Bytes != 1 || n.Held[0] != "y" || !noted.Wrote(id(dir+"/runs/b/0001.pt")) || noted.Wrote(id(dir+"/runs/a/0001.pt")) {
 		t.Errorf("read back: %+v, %v", n, err)
+	}
+}
+
+// The order in which states were written is known, also where each was open only for a moment, and the last mark of each
+// shows later whether somebody has written it since.
+func TestWatchOrder(t *testing.T) {
+	dir, own := t.TempDir(), t.TempDir()
+	log, err := WrittenLog(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	os.Mkdir(dir+"/runs", 0o755)
+	w := NewWatch(dir, []string{"runs/*.pt", "runs/ck-*"}, func() []int { return nil }, log, own)
+	for _, name := range []string{"b.pt", "a.pt", "ck-1/model", "c.tmp"} {
+		write(t, dir+"/runs/"+name, "state")
+	}
+	if err := os.Rename(dir+"/runs/c.tmp", dir+"/runs/c.pt"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, dir+"/runs/b.pt", "more")
+	w.Settle()
+	a, b, c, folder := w.Order(dir+"/runs/a.pt"), w.Order(dir+"/runs/b.pt"), w.Order(dir+"/runs/c.pt"), w.Order(dir+"/runs/ck-1")
+	if a == 0 || folder <= a || c <= folder || b <= c || w.Order(dir+"/runs/none.pt") != 0 {
+		t.Errorf("a %d, the folder %d, c %d, b again %d", a, folder, c, b)
+	}
+	os.Remove(dir + "/runs/a.pt")
+	w.Settle()
+	if w.Order(dir+"/runs/a.pt") != 0 {
+		t.Error("a state that is gone has an order")
+	}
+	w.Stop()
+	log.Close()
+	if err := (Notes{}).Write(own); err != nil {
+		t.Fatal(err)
+	}
+	_, s, err := ReadNotes(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, _ := look(dir + "/runs/c.pt")
+	if s.Rewritten(dir+"/runs/c.pt", now) || s.Order(dir+"/runs/b.pt") != b || s.Disturbed(dir) {
+		t.Errorf("noted %+v, order %d", s.noted, s.Order(dir+"/runs/b.pt"))
+	}
+	held := Evidence{Held: []string{dir}, Rewritten: s.Rewritten, Wrote: func(ID) bool { return true }}
+	if !held.ours(dir+"/runs/c.pt", now) {
+		t.Error("a state that nobody has written since is not this run's")
+	}
+	for _, name := range []string{"c.pt", "b.pt"} {
+		write(t, dir+"/runs/"+name, "somebody else's")
+	}
+	now, _ = look(dir + "/runs/c.pt")
+	if held.ours(dir+"/runs/c.pt", now) || !s.Disturbed(dir) {
+		t.Error("a state that was overwritten in place since is this run's")
+	}
+}
+
+// A numbered state that somebody writes after the program has printed that it saved it is not the run's any more; one
+// without a number the program may write again, and does not always print it.
+func TestWrittenAfterItWasSaid(t *testing.T) {
+	dir := t.TempDir()
+	w := NewWatch(dir, []string{"*.pt"}, func() []int { return nil }, nil, "")
+	defer w.Stop()
+	old := time.Now().Add(-time.Minute)
+	for name, tt := range map[string]struct {
+		line string
+		want bool
+	}{
+		"0001.pt": {"saved it", true}, "0002.pt": {"saving it", false}, "last.pt": {"saved it", false}, "0003.bin": {"saved it", false},
+	} {
+		path := write(t, filepath.Join(dir, name), "mine")
+		os.Chtimes(path, old, old)
+		w.Said(path, tt.line)
+		if m, _ := look(path); w.Rewritten(path, m) {
+			t.Errorf("%s: nobody has written it since", name)
+		}
+		write(t, path, "theirs")
+		m, _ := look(path)
+		if got := w.Rewritten(path, m); got != tt.want {
+			t.Errorf("%s: written since: %v, want %v", name, got, tt.want)
+		}
+		if w.Said(path, "saved it"); w.Rewritten(path, m) {
+			t.Errorf("%s: the program printed that it wrote it again", name)
+		}
+	}
+}
+
+// A file that this run wrote and that another program was seen to write later is that program's, and the other way
+// round. A launch that comes later knows it, too.
+func TestOverwritten(t *testing.T) {
+	own := t.TempDir()
+	log, err := WrittenLog(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewWatch(own, nil, nil, log, "")
+	a, b := ID{Inode: 1}, ID{Inode: 2}
+	for _, foreign := range []bool{false, true} {
+		w.note(a, "", foreign)
+		w.note(b, "", !foreign)
+	}
+	w.Stop()
+	log.Close()
+	if err := (Notes{}).Write(own); err != nil {
+		t.Fatal(err)
+	}
+	_, s, err := ReadNotes(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.Wrote(a) || !w.Foreign(a) || !w.Wrote(b) || w.Foreign(b) {
+		t.Error("who wrote a file last does not count")
+	}
+	if s.Wrote(a) || !s.Foreign(a) || !s.Wrote(b) || s.Foreign(b) {
+		t.Error("who wrote a file last is not read back")
 	}
 }
 

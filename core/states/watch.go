@@ -30,6 +30,14 @@ type Watch struct {
 	log    io.Writer // gets each file as a line of JSON; may be nil
 
 	mu      sync.Mutex
+	last    int64             // the number of the last write of a state
+	order   map[string]int64  // of the last write of each state
+	unnoted map[string]*stamp // states that were written since their mark was last noted
+	lines   int               // of marks, in the log
+	settled chan string       // files that appeared in the barrier
+	barrier string            // launch's own folder, whose events show that all earlier ones have been read; may be ""
+
+	said    map[string]Mark // of states when the program had printed that they are saved
 	wrote   map[ID]bool
 	foreign map[ID]bool
 	crowd   []string // paths that match a glob and that another run's process has written
@@ -53,10 +61,12 @@ type lookedAt struct {
 const folders = 256
 
 // NewWatch watches the folders of globs, which are relative to dir, until it is stopped. family lists the processes of
-// the run. It also writes what it sees to log, so that it outlives this process. If the kernel has no watches left, it
-// sees nothing.
-func NewWatch(dir string, globs []string, family func() []int, log io.Writer) *Watch {
-	w := &Watch{family: family, log: log, wrote: map[ID]bool{}, foreign: map[ID]bool{}, earlier: map[int]bool{}, names: map[string]lookedAt{}, done: make(chan struct{})}
+// the run. It also writes what it sees to log, so that it outlives this process. own is a folder of launch's own, for
+// [Watch.Settle]; may be "". If the kernel has no watches left, it sees nothing.
+func NewWatch(dir string, globs []string, family func() []int, log io.Writer, own string) *Watch {
+	w := &Watch{family: family, log: log, barrier: own, wrote: map[ID]bool{}, foreign: map[ID]bool{}, earlier: map[int]bool{},
+		names: map[string]lookedAt{}, order: map[string]int64{}, unnoted: map[string]*stamp{}, settled: make(chan string, 16), said: map[string]Mark{},
+		done: make(chan struct{})}
 	for _, g := range globs {
 		if !filepath.IsAbs(g) {
 			g = filepath.Join(dir, g)
@@ -112,22 +122,173 @@ func (w *Watch) add(path string) {
 
 func (w *Watch) run() {
 	defer close(w.done)
+	defer w.noteAll(true)
+	var soon <-chan time.Time
 	for {
 		select {
 		case e, ok := <-w.fs.Events:
 			if !ok {
 				return
 			}
-			if e.Has(fsnotify.Create) {
-				w.entered(e.Name)
+			if w.event(e); soon == nil && len(w.unnoted) > 0 {
+				soon = time.After(quiet)
 			}
-			if e.Has(fsnotify.Create) || e.Has(fsnotify.Write) {
-				w.look(e.Name)
+		case <-soon:
+			if soon = nil; w.noteAll(false) {
+				soon = time.After(quiet)
 			}
 		case _, ok := <-w.fs.Errors: // some events were lost
 			if !ok {
 				return
 			}
+			w.forget()
+		}
+	}
+}
+
+func (w *Watch) event(e fsnotify.Event) {
+	if filepath.Dir(e.Name) == w.barrier {
+		if e.Has(fsnotify.Create) { // others are of an earlier call, or the attempt's own files
+			select {
+			case w.settled <- filepath.Base(e.Name):
+			default:
+			}
+		}
+		return
+	}
+	if e.Has(fsnotify.Create) {
+		w.entered(e.Name)
+	}
+	if e.Has(fsnotify.Create) || e.Has(fsnotify.Write) {
+		w.look(e.Name)
+		w.wroteState(e.Name)
+	}
+	if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
+		w.mu.Lock()
+		delete(w.order, e.Name)
+		delete(w.unnoted, e.Name)
+		w.mu.Unlock()
+	}
+}
+
+// A stamp records when a state was first and last written since its mark was noted.
+type stamp struct{ first, last time.Time }
+
+const (
+	// quiet is how long a state is not written before its mark is noted.
+	quiet = 50 * time.Millisecond
+	// slowly is how often the mark of a state is noted that is written all the time.
+	slowly = 4 * time.Second
+	// mostLines bounds the marks in the log.
+	mostLines = 200_000
+)
+
+// wroteState records that a state was written, or a file of it.
+func (w *Watch) wroteState(path string) {
+	state := w.stateOf(path)
+	if state == "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.order) >= mostNames {
+		clear(w.order)
+	}
+	w.last++
+	w.order[state] = w.last
+	now := time.Now()
+	if u := w.unnoted[state]; u != nil {
+		u.last = now
+	} else {
+		w.unnoted[state] = &stamp{now, now}
+	}
+}
+
+// noteAll writes the marks of the states to the log that are no longer written, or have been for long. all: of every
+// state. It reports whether some are left.
+func (w *Watch) noteAll(all bool) (left bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	for state, u := range w.unnoted {
+		if !all && now.Sub(u.last) < quiet && now.Sub(u.first) < slowly {
+			left = true
+			continue
+		}
+		delete(w.unnoted, state)
+		if m, ok := look(state); ok && w.lines < mostLines {
+			w.lines++
+			w.write(seen{State: state, Order: w.order[state], Mark: &m})
+		}
+	}
+	return left
+}
+
+// Said records that the program has printed a line about the state at path. If the line tells that the state is written,
+// and its name has a number, nothing else of this run writes to it from now on.
+func (w *Watch) Said(path, line string) {
+	if !done.MatchString(line) || !numberOf(path).known || !w.isState(path) {
+		return
+	}
+	m, ok := look(path)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if delete(w.said, path); ok && len(w.said) < mostNames {
+		w.said[path] = m
+	}
+}
+
+// late is how long a program may write to a state, unseen, after it has printed that it saved it.
+const late = time.Second
+
+// Rewritten reports whether a state was written after the program had printed that it saved it, although no process of
+// the run was seen to write it since.
+func (w *Watch) Rewritten(path string, now Mark) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	was, ok := w.said[path]
+	return ok && !was.alike(now) && now.Modified > was.Modified+late.Nanoseconds()
+}
+
+// forget drops the order: events were lost.
+func (w *Watch) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.order)
+}
+
+// Order is the number of the last write of a state: one that was written later has a larger number. 0: it was not seen.
+func (w *Watch) Order(path string) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.order[path]
+}
+
+// Settle waits a moment until the watch has read what the kernel has reported so far.
+func (w *Watch) Settle() {
+	if w.fs == nil || w.barrier == "" {
+		return
+	}
+	if w.fs.Add(w.barrier) != nil {
+		return
+	}
+	defer w.fs.Remove(w.barrier)
+	f, err := os.CreateTemp(w.barrier, "settled")
+	if err != nil {
+		return
+	}
+	f.Close()
+	defer os.Remove(f.Name())
+	for end := time.After(500 * time.Millisecond); ; {
+		select {
+		case name := <-w.settled:
+			if name == filepath.Base(f.Name()) {
+				return
+			}
+		case <-w.done:
+			return
+		case <-end:
+			return
 		}
 	}
 }
@@ -193,7 +354,8 @@ func (w *Watch) look(path string) {
 		w.crowd = append(w.crowd, path)
 		w.write(seen{ID: id, Foreign: true, Path: path})
 	}
-	known := w.wrote[id] || w.foreign[id] || was.id == id && time.Since(was.when) < was.pause
+	// Another program may write a file later that this run has written, and the other way round.
+	known := was.id == id && time.Since(was.when) < was.pause
 	if !known {
 		wait := again
 		if was.id == id {
@@ -210,35 +372,54 @@ func (w *Watch) look(path string) {
 	}
 	for _, pid := range w.family() {
 		if writes(pid, id) {
-			w.note(w.wrote, seen{ID: id})
+			w.note(id, "", false)
+			w.mu.Lock()
+			delete(w.said, w.stateOf(path))
+			w.mu.Unlock()
 			return
 		}
 	}
 	if time.Since(w.scanned) > pause {
 		w.scanned = time.Now()
 		if w.byAnother(id) {
-			line := seen{ID: id, Foreign: true}
-			if w.isState(path) {
-				line.Path = path
-				w.mu.Lock()
-				w.crowd = append(w.crowd, path)
-				w.mu.Unlock()
+			if !w.isState(path) {
+				path = ""
 			}
-			w.note(w.foreign, line)
+			w.note(id, path, true)
 		}
 	}
 }
 
-// isState reports whether a path, or a folder above it, matches the globs.
-func (w *Watch) isState(path string) bool {
-	return slices.ContainsFunc(w.globs, func(g string) bool { return matches(g, path) || matches(g, filepath.Dir(path)) })
+// stateOf returns the state that a path is, or lies in; "" if there is none.
+func (w *Watch) stateOf(path string) string {
+	for _, at := range []string{path, filepath.Dir(path)} {
+		if slices.ContainsFunc(w.globs, func(g string) bool { return matches(g, at) }) {
+			return at
+		}
+	}
+	return ""
 }
 
-func (w *Watch) note(in map[ID]bool, line seen) {
+// isState reports whether a path, or a folder above it, matches the globs.
+func (w *Watch) isState(path string) bool { return w.stateOf(path) != "" }
+
+// note records who has written a file last. path is that of another run's state.
+func (w *Watch) note(id ID, path string, foreign bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	in[line.ID] = true
-	w.write(line)
+	if w.foreign[id] == foreign && w.wrote[id] == !foreign {
+		return
+	}
+	if delete(w.wrote, id); foreign {
+		w.foreign[id] = true
+	} else {
+		delete(w.foreign, id)
+		w.wrote[id] = true
+	}
+	if path != "" {
+		w.crowd = append(w.crowd, path)
+	}
+	w.write(seen{ID: id, Foreign: foreign, Path: path})
 }
 
 func (w *Watch) write(line seen) {

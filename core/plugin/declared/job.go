@@ -162,7 +162,10 @@ func (r *reading) states() error {
 	if r.Resume != nil {
 		globs = r.Resume.globs
 	}
-	j.Signs.States, j.Exclusive = own(globs, args, r.prog.Dir, r.value)
+	// a folder that nobody has typed is not locked: several runs may use it, as without launch
+	_, j.Exclusive = own(globs, args, r.prog.Dir, r.value)
+	j.Signs.States, _ = own(globs, args, r.prog.Dir, r.valueOrDefault)
+	r.warnOfUnknown(globs)
 	if r.Exclusive != "" {
 		path, known := r.fill(r.Exclusive, false)
 		if known {
@@ -332,6 +335,52 @@ func (r *reading) value(name string) (string, bool) {
 		return "", false
 	}
 	return strings.Trim(fmt.Sprint(s.value), `"'`), true
+}
+
+// valueOrDefault is as value. An option that is not typed has the program's own default, where that can be read.
+func (r *reading) valueOrDefault(name string) (string, bool) {
+	if v, ok := r.value(name); ok || !strings.HasPrefix(name, "-") {
+		return v, ok
+	}
+	p := place{names: []string{name}}
+	if o, ok := r.prog.settings().Lookup(name); ok {
+		for _, other := range o.Names { // it may be typed by another of its names, or by the beginning of one
+			for i, a := range r.prog.Args {
+				typed, v, joined := strings.Cut(a, "=")
+				if other != typed && !(len(typed) > 3 && strings.HasPrefix(other, typed)) {
+					continue
+				}
+				if joined {
+					return v, true
+				}
+				if i+1 < len(r.prog.Args) {
+					return r.prog.Args[i+1], true
+				}
+			}
+		}
+	}
+	if r.elsewhere(p) || r.otherwise(p) {
+		return "", false
+	}
+	v, known := r.prog.defaultOf(p)
+	return v, known && v != ""
+}
+
+// warnOfUnknown warns if no saved state may ever be found, because a part of their path is neither typed nor known from
+// the program, which does not print the path either.
+func (r *reading) warnOfUnknown(globs []string) {
+	if pattern(r.Saved).has("path") || r.Resume == nil || r.Resume.none {
+		return
+	}
+	for _, g := range globs {
+		for _, ref := range reference.FindAllStringSubmatch(g, -1) {
+			if v, ok := r.valueOrDefault(ref[1]); strings.HasPrefix(ref[1], "-") && (!ok || v == "") {
+				r.warn("the folder of the saved states is not known, because %s is not typed and its default cannot be read: "+
+					"a retry may not find them, and starts over. Type %s", ref[1], ref[1])
+				return
+			}
+		}
+	}
 }
 
 // fill puts the values of names into a path. In a glob they are escaped, and what is not known becomes "*".

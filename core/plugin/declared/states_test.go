@@ -63,6 +63,42 @@ func TestResumeForms(t *testing.T) {
 	}
 }
 
+// The folder of the states is the one that the program takes where none is typed. Nothing is assumed where another
+// name of the option is typed, or where its default is not a constant; then it is said.
+func TestDefaultFolder(t *testing.T) {
+	for name, tt := range map[string]struct{ script, args, saved, states, exclusive, warns string }{
+		"typed":          {`"--out", default="runs/a"`, "--out o", "", "o/*.pt", "/o", ""},
+		"the default":    {`"--out", default="runs/a"`, "", "", "runs/a/*.pt", "", ""},
+		"another name":   {`"-o", "--out", default="runs/a"`, "-o b", "", "b/*.pt", "", ""},
+		"its beginning":  {`"--out", default="runs/a"`, "--ou b", "", "b/*.pt", "", ""},
+		"no default":     {`"--out"`, "", "", "*/*.pt", "", "--out is not typed"},
+		"by the clock":   {`"--out", default=time.strftime("runs/%H")`, "", "", "*/*.pt", "", "--out is not typed"},
+		"it is printed":  {`"--out", default=time.strftime("runs/%H")`, "", `saved (?P<path>\S+)`, "*/*.pt", "", ""},
+		"no such option": {`"--o"`, "", "", "*/*.pt", "", "--out is not typed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"train.py": "import argparse, time\np = argparse.ArgumentParser()\n" +
+				"p.add_argument(\"--batch\", type=int, default=2)\np.add_argument(" + tt.script + ")\na = p.parse_args()\n"}
+			c := try{files, "python train.py " + tt.args, 0}.in(t, "script: train.py\nmicro-batch: --batch\n"+
+				"resume: {--resume: '{--out}/*.pt'}\nsaved: '"+tt.saved+"'\n")
+			r, err := recognized(t, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			j, warnings := r.Job(), strings.Join(r.(*reading).warnings, "\n")
+			if got := strings.Join(j.Signs.States, " "); got != tt.states {
+				t.Errorf("the states are %s, want %s", got, tt.states)
+			}
+			if got := strings.TrimPrefix(j.Exclusive, c.Dir); got != tt.exclusive {
+				t.Errorf("%q is locked, want %q", got, tt.exclusive)
+			}
+			if !strings.Contains(warnings, tt.warns) || (tt.warns == "") != (warnings == "") {
+				t.Errorf("warnings: %s", warnings)
+			}
+		})
+	}
+}
+
 // Two runs must not use the same folder, which the declaration names.
 func TestExclusive(t *testing.T) {
 	for declaration, want := range map[string]string{

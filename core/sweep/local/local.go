@@ -179,7 +179,7 @@ func (x *Executor) runOf(pid int, s sweep.Start) string {
 	var same []string
 	for _, id := range slices.Backward(ids) {
 		if id < first {
-			break
+			continue
 		}
 		if h, err := x.Runs.Read(id); err == nil && h.Run() != nil && slices.Equal(h.Run().Job.Command.Args, args) {
 			same = append(same, id)

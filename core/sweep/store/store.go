@@ -83,6 +83,7 @@ func (s Store) Create(spec sweep.Spec) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the folder of the sweep: %w", err)
 	}
+	_ = private.NoteMade(s.Dir, spec.Name) // without it, the sweep counts as older than it is
 	j, err := s.open(spec.Name)
 	if err != nil {
 		return nil, err
@@ -270,6 +271,7 @@ func (s Store) List() ([]string, error) {
 	for i, b := range all {
 		names[i] = b.name
 	}
+	private.InOrder(s.Dir, names)
 	return names, nil
 }
 
