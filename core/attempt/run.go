@@ -83,6 +83,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	if trail != nil {
 		l.tap.close() // then the file is complete
 		trail.found(&out, time.Unix(0, l.stepped.Load()))
+		l.courses.Placed(out.Saved)
 	}
 	return out, nil
 }
@@ -106,7 +107,9 @@ func (x *Executor) begin(a attempt) time.Time {
 func (x *Executor) accompany(a attempt, l *listener, watch *observe.Watch, began time.Time) (stop func()) {
 	unpublish := x.publish(a, l, watch, began)
 	l.hush = x.tellInTime(a, l, watch, began)
+	hear := l.watcher.tell(x.Report)
 	return func() {
+		hear()
 		l.hush()
 		unpublish()
 	}
@@ -132,6 +135,8 @@ type listener struct {
 	hush     func()          // ends that; then told is complete
 	retried  atomic.Int64    // requests that the card refused and the allocator tried again
 	short    atomic.Int64    // by how many bytes the largest of them was short
+	courses  run.Courses
+	watcher  *resumed // nil if it does not resume
 	paces    paces
 	steps    steps
 	stepped  atomic.Int64           // when it last reported a step, in Unix nanoseconds
@@ -143,7 +148,7 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 	if err != nil {
 		return nil, &signsError{err}
 	}
-	l := &listener{detector: detector}
+	l := &listener{detector: detector, watcher: resumes(a)}
 	if a.trial == "" {
 		l.text = advice.NewText()
 	}
@@ -155,12 +160,14 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 	}
 	detector.OnEvent = func(e oom.Event) {
 		watch.Event(e)
+		now := time.Now()
+		l.courses.See(e, now)
+		l.watcher.see(e, &l.courses)
 		switch e.Kind {
 		case job.Failed:
 			line := strings.TrimSpace(e.Line.Text)
 			l.failure.CompareAndSwap(nil, &line)
 		case job.Progress:
-			now := time.Now()
 			l.paces.see(e.Line.Stream, e.Iteration, now)
 			l.steps.see(e, now)
 			l.stepped.Store(now.UnixNano())
@@ -256,6 +263,7 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 		e.failure = *said
 	}
 	out := outcome(e, a.signs)
+	out.Courses, out.Early = l.courses.All(), l.courses.Early()
 	out.Lied = out.Lied || hidden && (out.Ending == run.Failed || out.Ending == run.OutOfMemory)
 	if a.unasked && out.Inside != nil && len(out.Inside.Refused) == 0 {
 		out.Inside = nil
@@ -266,6 +274,7 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 	out.PeakWith = beside(out)
 	out.Beside = x.Yield && out.Ending == run.OutOfMemory && (out.Report.Kind == oom.GPUContention || x.Hold.Shared())
 	if out.Doubt != "" && a.trial == "" {
+		out.Doubtful = out.DoubtedBy()
 		x.BreakLine()
 		x.Report.Warn("the program exited 0, but its output ends with an out-of-memory: %s. A pipe (| tee), \"|| "+
 			"true\" or the program itself hides a failure", out.Doubt)

@@ -54,6 +54,7 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 		r.weigh(p, &out)
 		if out.Saved != nil {
 			out.Saved.Rungs = r.NewState(p)
+			out.Saved.Descend(p, out.Resumption)
 		}
 		r.Attempts = append(r.Attempts, Attempt{*p, out})
 		if out.Saved != nil {

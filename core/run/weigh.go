@@ -16,6 +16,15 @@ import (
 // weigh turns a success into a failure if the program's own reports contradict it: it resumed and made no step, or it
 // trained with another batch or for another number of steps than planned.
 func (r *Run) weigh(p *Plan, o *Outcome) {
+	r.contradict(p, o)
+	if p.Trial == "" {
+		o.Resumption = r.resumption(p, o)
+		o.Doubtful = o.doubt(p)
+	}
+}
+
+// contradict does so for what is certain.
+func (r *Run) contradict(p *Plan, o *Outcome) {
 	if p.Trial != "" || o.Ending == Interrupted {
 		return
 	}
@@ -33,15 +42,23 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 	switch done := max(o.Iteration, r.reached()); {
 	case r.Cut != nil && r.Cut.Succeeded: // the training was complete when launch was killed
 	// A step's own figures, such as its loss, show that it was made, even if the program counts it as step 0.
+	case p.Resume != nil && !o.Stepped && !o.Figures && r.unseen(): // then its steps are not seen now, either
 	case p.Resume != nil && !o.Stepped && !o.Figures && (steps == 0 || max(p.Resume.number(), done)+every <= steps):
 		o.Ending, o.Lied = Failed, true
 		o.Cause = fmt.Sprintf("it resumed from %v and ended without a step", p.Resume)
-	case steps > 0 && o.Iteration > 0 && 10*o.Iteration < 9*steps && !r.Job.Signs.CountsMicro:
+	case steps > 0 && o.Iteration > 0 && !r.Job.Signs.CountsMicro && tooFew(o.Iteration, steps, every, mainCourse(o.Courses)):
 		o.Short = fmt.Sprintf("the last step that it reported was %d of %d", o.Iteration, steps)
 		if o.Doubt != "" { // it hid an out-of-memory and still printed its success line
 			o.Ending, o.Lied, o.Cause = OutOfMemory, true, o.Doubt
 		}
 	}
+}
+
+// unseen reports whether the patterns for progress matched nothing in any attempt before, although those attempts
+// trained: they are not those of this program.
+func (r *Run) unseen() bool {
+	return (len(r.Attempts) > 0 || r.Cut != nil) && r.reached() == 0 &&
+		!slices.ContainsFunc(r.Attempts, func(a Attempt) bool { return a.Outcome.Stepped || a.Outcome.Figures })
 }
 
 // reached returns the last iteration that any attempt has reported.
