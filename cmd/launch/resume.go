@@ -110,7 +110,7 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 	if errors.Is(err, record.ErrBusy) {
 		return endBusy(s, id, r.Job, err)
 	}
-	if err := rec.Write(record.Event{Kind: record.Resumed, Limit: s.Limit()}); err != nil {
+	if err := rec.Write(record.Event{Kind: record.Resumed, FromStart: over == always, Limit: s.Limit()}); err != nil {
 		return err
 	}
 	taken = true
@@ -158,10 +158,7 @@ func takeUp(
 		say.Warn("%s is newer than the run's last attempt, but nothing shows that this run wrote it: launch does not resume from it", path)
 	}
 	if over == always { // the attempts stay, so that the run stays on its rung
-		r.Left = nil
-		for i := range r.Attempts {
-			r.Attempts[i].Outcome.Saved = nil
-		}
+		r.Forget()
 	}
 	return past, reportResume(h, r, over, say)
 }

@@ -55,7 +55,9 @@ type Event struct {
 	Dir     string       `json:"dir,omitempty"`
 	Outcome *run.Outcome `json:"outcome,omitempty"` // of such a command
 	Device  any          `json:"device,omitempty"`
-	Limit   unit.Bytes   `json:"limit_bytes,omitempty"` // the limit for each process from here on (--memory)
+	// FromStart, of Resumed: the run starts over, and states from before are not its own any more.
+	FromStart bool       `json:"from_start,omitempty"`
+	Limit     unit.Bytes `json:"limit_bytes,omitempty"` // the limit for each process from here on (--memory)
 }
 
 // A Store is the folder of all runs.
@@ -297,6 +299,11 @@ func (h *History) Run() *run.Run {
 			r.Attempts = append(r.Attempts, *e.Attempt)
 		case e.Kind == Planned && e.Plan != nil && r != nil:
 			r.Numbered = max(r.Numbered, e.Plan.Attempt)
+			if e.Plan.Trial == "" && e.Plan.Resume == nil {
+				r.Forget()
+			}
+		case e.Kind == Resumed && e.FromStart && r != nil:
+			r.Forget()
 		}
 	}
 	return r
@@ -332,7 +339,8 @@ func (h *History) Stop() *run.Stop {
 	return nil
 }
 
-// CutOff returns the event in which the last attempt was planned, if no event records its end; ok is false otherwise.
+// CutOff returns the event in which the last attempt was planned, if no event records its end; ok is false otherwise, and
+// if the run was started over since.
 func (h *History) CutOff() (Event, bool) {
 	for _, e := range slices.Backward(h.Events) {
 		switch e.Kind {
@@ -340,6 +348,10 @@ func (h *History) CutOff() (Event, bool) {
 			return e, true
 		case Ended, Stopped:
 			return Event{}, false
+		case Resumed:
+			if e.FromStart { // what that attempt has left is from before
+				return Event{}, false
+			}
 		}
 	}
 	return Event{}, false

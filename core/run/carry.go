@@ -56,6 +56,9 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 			out.Saved.Rungs = r.NewState(p)
 			out.Saved.Descend(p, out.Resumption)
 		}
+		if p.Trial == "" && p.Resume == nil {
+			r.Forget()
+		}
 		r.Attempts = append(r.Attempts, Attempt{*p, out})
 		if out.Saved != nil {
 			r.Left = nil // it is older than the attempt's own

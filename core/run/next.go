@@ -389,6 +389,16 @@ func (r *Run) state() *State {
 	return nil
 }
 
+// Forget drops every state from before an attempt that starts over. The run must not go on from them: its training is
+// another one since.
+func (r *Run) Forget() {
+	r.Left = nil
+	r.Attempts = slices.Clone(r.Attempts)
+	for i := range r.Attempts {
+		r.Attempts[i].Outcome.Saved = nil
+	}
+}
+
 // replaced reports whether an attempt after the i-th has left something else at the path of a state: an incomplete
 // state, or one that may be another run's.
 func (r *Run) replaced(s *State, i int) bool {

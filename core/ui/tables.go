@@ -174,7 +174,7 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		}
 	}
 	p.results(r.Job, h.Tried(), row.State == "running")
-	if s := h.Stop(); s != nil && row.State != s.Why {
+	if s := h.Stop(); s != nil && row.State != s.Why && (row.State != run.Doubtful || s.Why != string(run.Succeeded)) {
 		p.Stop(r, s)
 	}
 	if row.State == "cut off" {
