@@ -119,6 +119,7 @@ func TakeUp(h *record.History, r *run.Run, life record.Life, locks string) (past
 	if left.Reported != nil {
 		r.Cut = r.Cut.Further(*left.Reported)
 	}
+	r.Lose(slices.Concat(left.Torn, left.Strange))
 	if left.State != nil {
 		r.Left = left.State
 		r.Left.Rungs = r.NewState(began.Plan)

@@ -296,12 +296,10 @@ func (h *History) Run() *run.Run {
 			r = &copied
 			r.Attempts = nil
 		case e.Kind == Ended && e.Attempt != nil && r != nil:
-			r.Attempts = append(r.Attempts, *e.Attempt)
+			r.End(*e.Attempt)
 		case e.Kind == Planned && e.Plan != nil && r != nil:
 			r.Numbered = max(r.Numbered, e.Plan.Attempt)
-			if e.Plan.Trial == "" && e.Plan.Resume == nil {
-				r.Forget()
-			}
+			r.Begin(e.Plan)
 		case e.Kind == Resumed && e.FromStart && r != nil:
 			r.Forget()
 		}

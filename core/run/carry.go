@@ -47,6 +47,7 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 		} else if err != nil {
 			return nil, fmt.Errorf("recording the plan: %w", err)
 		}
+		r.Begin(p)
 		out, err := ex.Execute(ctx, p)
 		if err != nil {
 			return nil, fmt.Errorf("attempt %d: %w", p.Attempt, err)
@@ -56,13 +57,7 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 			out.Saved.Rungs = r.NewState(p)
 			out.Saved.Descend(p, out.Resumption)
 		}
-		if p.Trial == "" && p.Resume == nil {
-			r.Forget()
-		}
-		r.Attempts = append(r.Attempts, Attempt{*p, out})
-		if out.Saved != nil {
-			r.Left = nil // it is older than the attempt's own
-		}
+		r.End(Attempt{*p, out})
 		if err := j.Ended(r.Last()); err != nil {
 			return nil, fmt.Errorf("recording the attempt: %w", err)
 		}
