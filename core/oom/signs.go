@@ -35,7 +35,7 @@ type Event struct {
 	Bytes     unit.Bytes
 	Reserved  unit.Bytes // group "reserved"; 0 where the pattern has none
 	Value     string     // group "value"
-	Step      int64      // group "step"; metric.NoStep where the pattern has none
+	Step      int64      // group "step", or the last iteration before; metric.NoStep where there is neither
 	Name      string     // of the sign
 	Direction metric.Direction
 	Line      Line
@@ -271,7 +271,7 @@ var grouping = strings.NewReplacer(",", "", "_", "", " ", "")
 // event records a sign.
 func (s *stream) event(e Event, number int, text string) {
 	e.Line = Line{Stream: s.name, Number: number, Text: text}
-	if (e.Kind == job.Metric || e.Kind == checked) && e.Step == metric.NoStep {
+	if (e.Kind == job.Metric || e.Kind == checked || e.Kind == job.SavedState) && e.Step == metric.NoStep {
 		e.Step = s.iteration()
 	}
 	if e.Kind == checked {
@@ -409,6 +409,11 @@ func (t *State) values(of []checklist.Values, isLog bool) {
 			t.Checks[i] = v
 		}
 	}
+}
+
+// trainedOn reports whether a step was made since the last state was saved: what was printed of that is over.
+func (t *State) trainedOn() bool {
+	return t.Saved != nil && t.Saved.Step >= 0 && t.Iteration > t.Saved.Step && !t.restarts
 }
 
 // fine reports whether the signs allow a success.

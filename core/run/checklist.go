@@ -139,6 +139,7 @@ func (a *Attempt) settings(j *job.Job) checklist.Item {
 			silent = append(silent, o.String())
 		}
 	}
+	passed := a.unprinted(j)
 	switch edited := len(j.With(a.Plan.Edits)); {
 	case a.Outcome.Untaken != "":
 		it.State, it.Seen = checklist.NotMet, a.Outcome.Untaken
@@ -147,6 +148,11 @@ func (a *Attempt) settings(j *job.Job) checklist.Item {
 	case len(silent) > 0:
 		it.State, it.Seen = checklist.NotChecked, "nothing that the program printed or saved confirms "+strings.Join(silent,
 			", ")
+	case len(passed) > 0:
+		it.State, it.Seen = checklist.NotChecked, "launch passed "+strings.Join(passed, ", ")+
+			"; nothing that the program printed or saved shows that it used that"
+	case edited == 0 && !a.reports():
+		it.State, it.Seen = checklist.NotChecked, "launch changed none, and the program printed none"
 	case edited == 0:
 		it.Seen = "launch changed none, and the program reports no other value"
 	default:

@@ -220,6 +220,26 @@ func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 	return out
 }
 
+// unprinted lists the edits of which the program neither printed the value nor saved the document. What launch passes
+// directly is among them: that it was passed does not show that it was used.
+func (a *Attempt) unprinted(j *job.Job) (out []string) {
+	for _, e := range j.With(a.Plan.Edits) {
+		if _, ok := a.Outcome.Settings[e.Knob]; ok || slices.Contains(a.Outcome.Confirmed, e.At.Doc) || e.Knob == "resume" ||
+			strings.Contains(e.To, job.FreePort) {
+			continue
+		}
+		out = append(out, Open{e.Knob, e.To, ""}.String())
+	}
+	return out
+}
+
+// reports reports whether the program has printed a part of the batch.
+func (a *Attempt) reports() bool {
+	return slices.ContainsFunc([]string{job.MicroBatch, job.Accumulation, job.GlobalBatch}, func(knob string) bool {
+		return a.Outcome.Settings[knob] != ""
+	})
+}
+
 // Misread lists the parts of the batch that nothing changed, and of which the program reports another number than was
 // read from the command: the global batch is then another one than launch prints. With several ranks a program may
 // report the sum of all, so nothing follows.

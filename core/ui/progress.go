@@ -134,7 +134,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		p.line("%s %s", p.yellow("note:"), last.Outcome.Doubtful)
 	}
 	if open := last.Unconfirmed(r.Job); len(open) > 0 && ended == run.Succeeded { // a failed run has more important news
-		p.line("%s launch could not confirm that the program used %s", p.yellow("note:"), few(open))
+		p.line("%s not checked: whether the program used %s", p.yellow("note:"), few(open))
 	}
 	for _, m := range last.Misread() {
 		p.line("%s the program reports %s %s, and launch read %s from the command: the global batch that launch printed "+
