@@ -207,17 +207,23 @@ func mainCourse(all []Course) *Course {
 	return best
 }
 
+// every is the most steps that the counter lets pass between two reports, as far as was seen; 0 without any report.
+func (c *Course) every() int64 {
+	switch {
+	case c == nil:
+		return 0
+	case c.Gap == 0: // one report alone: the next comes as far on, at the most
+		return c.First.Iteration
+	}
+	return c.Gap
+}
+
 // tooFew reports whether a training ended before its last step: it would have reported a further one. every is the
 // number of steps between two reports, if the plugin knows it.
 func tooFew(iteration, steps, every int64, c *Course) bool {
-	next, last := max(1, every), steps
-	if c != nil {
-		if next = max(next, c.Gap); c.Gap == 0 && c.First.Iteration > 1 {
-			next = max(next, c.First.Iteration) // one report alone: the next comes as far on, at the most
-		}
-		if c.First.Iteration == 0 { // it counts from 0
-			last--
-		}
+	next, last := max(1, every, c.every()), steps
+	if c != nil && c.First.Iteration == 0 { // it counts from 0
+		last--
 	}
 	return 10*iteration < 9*steps && iteration+next <= last
 }

@@ -140,7 +140,7 @@ func (c *Course) isEpoch() bool {
 // step returns the step of a state as the program counts: at is the least that it can be, and shown what is printed.
 func (s *State) step(a *Course) (at, shown int64, ok bool) {
 	number := s.number()
-	fits := number >= a.First.Iteration && number <= a.Last.Iteration+max(1, a.Gap)
+	fits := number >= a.First.Iteration && number <= a.Last.Iteration+max(1, a.every())
 	switch {
 	case fits && s.Exact:
 		return min(number, a.Last.Iteration), number, true
@@ -243,9 +243,16 @@ func trainedBefore(p *Plan, after *Resumption) (n int64) {
 	return n
 }
 
-// doubt decides why the success of an attempt is doubtful, "" if it is not: it did not resume, or ended before its last
-// step without a reason or a line of success.
-func (o *Outcome) doubt(p *Plan) string {
+// doubt notes why the success of an attempt is doubtful, "" if it is not: it did not resume, or ended before its last
+// step without a reason or a line of success. It keeps what was noted before.
+func (o *Outcome) doubt(p *Plan) {
+	if why := o.unlike(p); why != "" || o.Ending != Succeeded {
+		o.Doubtful = why
+	}
+}
+
+// unlike is what the reports of an attempt show that is unlike a success, and counts what was trained in all.
+func (o *Outcome) unlike(p *Plan) string {
 	steps := ""
 	if n := trainedBefore(p, o.Resumption); n > 0 {
 		if o.Trained = n + o.Iteration; o.Total > 0 {

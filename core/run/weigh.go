@@ -19,7 +19,7 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 	r.contradict(p, o)
 	if p.Trial == "" {
 		o.Resumption = r.resumption(p, o)
-		o.Doubtful = o.doubt(p)
+		o.doubt(p)
 	}
 }
 
@@ -39,10 +39,15 @@ func (r *Run) contradict(p *Plan, o *Outcome) {
 		o.Stepped = false // it only printed the iteration from which it resumes
 	}
 	steps, every := r.steps(o), max(1, r.Job.Signs.Every)
+	if p.Resume != nil {
+		every = max(every, mainCourse(p.Resume.At).every())
+	}
 	switch done := max(o.Iteration, r.reached()); {
 	case r.Cut != nil && r.Cut.Succeeded: // the training was complete when launch was killed
 	// A step's own figures, such as its loss, show that it was made, even if the program counts it as step 0.
 	case p.Resume != nil && !o.Stepped && !o.Figures && r.unseen(): // then its steps are not seen now, either
+	case p.Resume != nil && !o.Stepped && !o.Figures && steps == 0 && every > 1: // fewer may have been left
+		o.Doubtful = fmt.Sprintf("it resumed from %v, and no step was seen after that", p.Resume)
 	case p.Resume != nil && !o.Stepped && !o.Figures && (steps == 0 || max(p.Resume.number(), done)+every <= steps):
 		o.Ending, o.Lied = Failed, true
 		o.Cause = fmt.Sprintf("it resumed from %v and ended without a step", p.Resume)
