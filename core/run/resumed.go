@@ -177,6 +177,20 @@ func (s *State) atStep(a, c *Course, at, shown int64) Resumption {
 	return Resumption{State: Restarted, First: first, Saved: shown}
 }
 
+// leaves reports whether a program that counts what is left after this state counts to now, where it counted to before.
+// count is what it has reported; nil if that is not known yet. One that goes on with its count does not count what is
+// left.
+func (s *State) leaves(before, now float64, count *Course) bool {
+	is := func(step int64) bool {
+		return step > 1 && before-float64(step)-now <= 1 && before-float64(step)-now >= -1 &&
+			(count == nil || count.First.Iteration <= step)
+	}
+	if c := mainCourse(s.At); c != nil && s.Exact {
+		return is(c.Last.Iteration) || is(s.number())
+	}
+	return is(s.number())
+}
+
 // byEpoch compares the epochs, where the count may be that of the steps of one.
 func byEpoch(a, c *Course) Resumption {
 	first, saved := *c.First.Epoch, *a.Last.Epoch

@@ -144,6 +144,9 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 	if r.Job.Signs.CountsMicro { // these are forward passes, not optimizer steps
 		before, now = before/float64(max(1, was.Plan.Batch.Accumulation)), now/float64(max(1, p.Batch.Accumulation))
 	}
+	if p.Resume != nil && p.Resume.leaves(before, now, mainCourse(o.Courses)) {
+		return ""
+	}
 	if d := max(now-before, before-now); d > 1 && d > before/100 {
 		return fmt.Sprintf("the program trains for %.4g steps now, but trained for %.4g in attempt %d", now, before,
 			was.Plan.Attempt)
