@@ -45,6 +45,7 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 	if out, err := record.OpenOutput(log); err == nil {
 		io.Copy(d, out)
 		out.Close()
+		d.End()
 		e.Stepped = record.OutputTime(log) // it was still running when it printed last
 	}
 	if !over.IsZero() {

@@ -243,6 +243,7 @@ func settleRemains(left *proc.Remains, e run.Ending) {
 
 // judge decides how an attempt ended, from everything that was observed.
 func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) run.Outcome {
+	l.detector.End()
 	for _, path := range newest(a.roots, a.signs.Log, e.began) {
 		if f, err := file.Open(path); err == nil {
 			io.Copy(l.detector.Stream(oom.Log), f)

@@ -218,11 +218,14 @@ func (c *Course) every() int64 {
 	return c.Gap
 }
 
+// fromZero reports whether the first step of all is called 0.
+func (c *Course) fromZero() bool { return c != nil && c.First.Iteration == 0 }
+
 // tooFew reports whether a training ended before its last step: it would have reported a further one. every is the
-// number of steps between two reports, if the plugin knows it.
-func tooFew(iteration, steps, every int64, c *Course) bool {
+// number of steps between two reports, if the plugin knows it. zero: the first step is called 0.
+func tooFew(iteration, steps, every int64, zero bool, c *Course) bool {
 	next, last := max(1, every, c.every()), steps
-	if c != nil && c.First.Iteration == 0 { // it counts from 0
+	if zero || c.fromZero() {
 		last--
 	}
 	return 10*iteration < 9*steps && iteration+next <= last

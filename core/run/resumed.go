@@ -169,7 +169,7 @@ func (s *State) atStep(a, c *Course, at, shown int64) Resumption {
 		return notChecked(fmt.Sprintf("the first report is of step %d, which is that of the state and the first of all", first))
 	case a.Figures && !c.Figures:
 		return notChecked("the program has reported no trained step yet")
-	case !c.Figures && !c.slow(at, a.Step):
+	case !c.Figures && !c.slow(max(at, shown), a.Step):
 		return notChecked("the steps before that of the state may have been passed over")
 	case s.number() != shown && first > fresh: // the two outputs of a program are read one after the other
 		return notChecked("it is not known at which step the program saved the state")
@@ -242,6 +242,7 @@ func (p *Plan) Scale(signs job.Signs) float64 {
 // Descend notes in a state that an attempt has saved what was trained before the program's count, and on which plan.
 // after is what became of the attempt's own resume; nil if it began from the beginning.
 func (s *State) Descend(p *Plan, after *Resumption) {
+	s.Zero = p.Resume != nil && p.Resume.Zero || mainCourse(s.At).fromZero()
 	s.Accumulation, s.Before = p.Batch.Accumulation, trainedBefore(p, after)
 }
 
@@ -269,7 +270,10 @@ func (o *Outcome) doubt(p *Plan) {
 func (o *Outcome) unlike(p *Plan) string {
 	steps := ""
 	if n := trainedBefore(p, o.Resumption); n > 0 {
-		if o.Trained = n + o.Iteration; o.Total > 0 {
+		if o.Trained = n + o.Iteration; mainCourse(o.Courses).fromZero() || p.Resume.Zero {
+			o.Trained++
+		}
+		if o.Total > 0 {
 			steps = fmt.Sprintf("%d steps were trained in all, of %d", o.Trained, o.Total)
 		} else {
 			steps = fmt.Sprintf("%d steps were trained in all", o.Trained)

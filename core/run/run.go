@@ -60,6 +60,8 @@ type State struct {
 	// At are the counts of the program when it saved the state; if not Exact, at the end of the attempt.
 	At    []Course `json:"at,omitempty"`
 	Exact bool     `json:"exact,omitempty"`
+	// Zero: the program calls the first step of a training 0.
+	Zero bool `json:"from_zero,omitempty"`
 	// Accumulation is that of the attempt that saved it; 0: not known.
 	Accumulation int64 `json:"accumulation,omitempty"`
 	// Before is how many steps were trained before the count by which it was saved: the program did not resume, and

@@ -51,7 +51,8 @@ func (r *Run) contradict(p *Plan, o *Outcome) {
 	case p.Resume != nil && !o.Stepped && !o.Figures && (steps == 0 || max(p.Resume.number(), done)+every <= steps):
 		o.Ending, o.Lied = Failed, true
 		o.Cause = fmt.Sprintf("it resumed from %v and ended without a step", p.Resume)
-	case steps > 0 && o.Iteration > 0 && !r.Job.Signs.CountsMicro && tooFew(o.Iteration, steps, every, mainCourse(o.Courses)):
+	case steps > 0 && o.Iteration > 0 && !r.Job.Signs.CountsMicro && tooFew(o.Iteration, steps, every,
+		p.Resume != nil && p.Resume.Zero, mainCourse(o.Courses)):
 		o.Short = fmt.Sprintf("the last step that it reported was %d of %d", o.Iteration, steps)
 		if o.Doubt != "" { // it hid an out-of-memory and still printed its success line
 			o.Ending, o.Lied, o.Cause = OutOfMemory, true, o.Doubt
