@@ -69,6 +69,9 @@ func (r result) notice(s settings) *notice.Notice {
 	if len(outs) > 0 {
 		last := outs[len(outs)-1]
 		n.Why, n.Peak, n.PeakIs = last.Cause, last.Peak, last.PeakIs
+		if last.Doubtful != "" && r.Ending == run.Succeeded {
+			n.Ending, n.Why = run.Doubtful, last.Doubtful
+		}
 		if last.Report.OOM {
 			n.Verdict = string(last.Report.Kind)
 		}

@@ -52,6 +52,10 @@ type resultSummary struct {
 	Ending   run.Ending `json:"ending"`
 	ExitCode int        `json:"exit_code"` // launch's
 	Cause    string     `json:"cause"`     // why it ended so, in one line; "" after a success
+	// Doubtful is why a success is doubtful; "" if it is not.
+	Doubtful string `json:"doubtful"`
+	// Resume is what became of the last attempt's resume: "resumed", "restarted" or "not checked"; "" if it had none.
+	Resume string `json:"resume"`
 	// Verdict is that of the last plan: "fits", "may not fit", "cannot fit", or "unknown" if there was none.
 	Verdict  string      `json:"verdict"`
 	Cost     *string     `json:"cost"`     // the highest cost of that plan's changes
@@ -95,6 +99,9 @@ func (r result) summary() resultSummary {
 	}
 	if last == nil {
 		return s
+	}
+	if s.Doubtful = last.Doubtful; last.Resumption != nil {
+		s.Resume = last.Resumption.State
 	}
 	s.Peak, s.PeakIs, s.Steps = known(last.Peak), last.PeakIs, known(last.Iteration)
 	if s.Cause == "" || last.Cause != "" {

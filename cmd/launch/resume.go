@@ -121,7 +121,7 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 	if errors.Is(err, record.ErrBusy) {
 		return endBusy(s, id, r.Job, err)
 	}
-	if err := rec.Write(record.Event{Kind: record.Resumed, Limit: s.Limit()}); err != nil {
+	if err := rec.Write(record.Event{Kind: record.Resumed, FromStart: over == always, Limit: s.Limit()}); err != nil {
 		return err
 	}
 	if mix != nil {

@@ -169,6 +169,9 @@ type attempt struct {
 	hookDir string                // the folder of its hook, if not dir; removed after the attempt
 	masked  string                // what hides the exit code of the program; "": nothing
 	over    string                // the file that allows a shielded program to end; "": it is not shielded
+	// resume is the state that it resumes from; nil: it begins from the beginning. scale is run.Plan.Scale.
+	resume *run.State
+	scale  float64
 	// differs is Setup.Differs for this plan; nil if that does not matter.
 	differs func(oom.State) string
 }

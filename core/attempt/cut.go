@@ -21,6 +21,8 @@ type Cut struct {
 	states.Found
 	Made     []string      // files that the next attempt would overwrite or stop at
 	Reported *run.Progress // nil if there is no such attempt
+	// Courses are its reports of progress, by counter.
+	Courses []run.Course
 }
 
 // CutShort finds what an attempt has left whose launch was killed; nothing if every attempt has ended. The notes that
@@ -38,9 +40,12 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 	if err != nil {
 		return c
 	}
+	var courses run.Courses
+	d.OnEvent = func(e oom.Event) { courses.See(e, time.Time{}) } // when they came is not known
 	if out, err := record.OpenOutput(log); err == nil {
 		io.Copy(d, out)
 		out.Close()
+		d.End()
 		e.Stepped = record.OutputTime(log) // it was still running when it printed last
 	}
 	if !over.IsZero() {
@@ -75,8 +80,10 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 		if c.State == nil {
 			c.State, _ = deeper(roots, j, log, j.Command.Dir)
 		}
+		courses.Placed(c.State)
 		c.Identify()
 	}
+	c.Courses = courses.All()
 	c.Made = states.Made(movables{roots}, slices.Concat(j.Resume.Aside, j.Resume.InTheWay), notes.Before, e)
 	return c
 }
@@ -119,9 +126,16 @@ func TakeUp(h *record.History, r *run.Run, life record.Life, locks string) (past
 	if left.Reported != nil {
 		r.Cut = r.Cut.Further(*left.Reported)
 	}
+	r.Lose(slices.Concat(left.Torn, left.Strange))
 	if left.State != nil {
 		r.Left = left.State
 		r.Left.Rungs = r.NewState(began.Plan)
+		var after *run.Resumption
+		if from := began.Plan.Resume; from != nil {
+			now := from.FollowedBy(left.Courses, began.Plan.Scale(r.Job.Signs))
+			after = &now
+		}
+		r.Left.Descend(began.Plan, after)
 	}
 	past.Made = append(past.Made, left.Made...)
 	return past, left.Strange

@@ -114,6 +114,7 @@ func (x *Executor) attemptOf(p *run.Plan, c job.Command, from, dir string) attem
 		batch: p.Batch, steps: x.Job.Rehearsal.Steps, status: x.planned(p)}
 	if p.Trial == "" {
 		a.total = totalOf(x.Job)
+		a.resume, a.scale = p.Resume, p.Scale(x.Job.Signs)
 		a.differs = func(s oom.State) string {
 			return x.Differs(p, &run.Outcome{Settings: s.Settings, Total: s.Total})
 		}

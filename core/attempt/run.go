@@ -84,6 +84,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	if trail != nil {
 		l.tap.close() // then the file is complete
 		trail.found(&out, time.Unix(0, l.stepped.Load()))
+		l.courses.Placed(out.Saved)
 	}
 	return out, nil
 }
@@ -107,7 +108,9 @@ func (x *Executor) begin(a attempt) time.Time {
 func (x *Executor) accompany(a attempt, l *listener, watch *observe.Watch, began time.Time) (stop func()) {
 	unpublish := x.publish(a, l, watch, began)
 	l.hush = x.tellInTime(a, l, watch, began)
+	hear := l.watcher.tell(x.Report)
 	return func() {
+		hear()
 		l.hush()
 		unpublish()
 	}
@@ -133,6 +136,8 @@ type listener struct {
 	hush     func()          // ends that; then told is complete
 	retried  atomic.Int64    // requests that the card refused and the allocator tried again
 	short    atomic.Int64    // by how many bytes the largest of them was short
+	courses  run.Courses
+	watcher  *resumed // nil if it does not resume
 	paces    paces
 	steps    steps
 	stepped  atomic.Int64           // when it last reported a step, in Unix nanoseconds
@@ -145,7 +150,7 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 	if err != nil {
 		return nil, &signsError{err}
 	}
-	l := &listener{detector: detector}
+	l := &listener{detector: detector, watcher: resumes(a)}
 	if a.trial == "" {
 		l.text = advice.NewText()
 	}
@@ -157,6 +162,9 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 	}
 	detector.OnEvent = func(e oom.Event) {
 		watch.Event(e)
+		now := time.Now()
+		l.courses.See(e, now)
+		l.watcher.see(e, &l.courses)
 		switch e.Kind {
 		case job.Failed:
 			line := strings.TrimSpace(e.Line.Text)
@@ -166,7 +174,6 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 				l.saved(e)
 			}
 		case job.Progress:
-			now := time.Now()
 			l.paces.see(e.Line.Stream, e.Iteration, now)
 			l.steps.see(e, now)
 			l.stepped.Store(now.UnixNano())
@@ -242,6 +249,7 @@ func settleRemains(left *proc.Remains, e run.Ending) {
 
 // judge decides how an attempt ended, from everything that was observed.
 func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) run.Outcome {
+	l.detector.End()
 	for _, path := range newest(a.roots, a.signs.Log, e.began) {
 		if f, err := file.Open(path); err == nil {
 			io.Copy(l.detector.Stream(oom.Log), f)
@@ -262,6 +270,7 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 		e.failure = *said
 	}
 	out := outcome(e, a.signs)
+	out.Courses, out.Early = l.courses.All(), l.courses.Early()
 	out.Lied = out.Lied || hidden && (out.Ending == run.Failed || out.Ending == run.OutOfMemory)
 	if a.unasked && out.Inside != nil && len(out.Inside.Refused) == 0 {
 		out.Inside = nil
@@ -272,6 +281,7 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 	out.PeakWith = beside(out)
 	out.Beside = x.Yield && out.Ending == run.OutOfMemory && (out.Report.Kind == oom.GPUContention || x.Hold.Shared())
 	if out.Doubt != "" && a.trial == "" {
+		out.Doubtful = out.DoubtedBy()
 		x.BreakLine()
 		x.Report.Warn("the program exited 0, but its output ends with an out-of-memory: %s. A pipe (| tee), \"|| "+
 			"true\" or the program itself hides a failure", out.Doubt)

@@ -134,6 +134,24 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// End reads the progress on a last line that has no end, as a bar's that the program left where it was. Nothing else is
+// read from it: the report has it already. Call it once, after all output.
+func (d *Detector) End() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range d.streams {
+		seg, ok := s.cleaner.pending()
+		if !ok {
+			continue
+		}
+		d.signs.match(seg.text, d.words.scan(seg.text), func(_ int, e Event, _ int) {
+			if e.Kind == job.Progress && !s.state.another(e) {
+				s.event(e, seg.number, string(seg.text))
+			}
+		})
+	}
+}
+
 // segment takes one clean line.
 func (s *stream) segment(seg segment) {
 	marks := uint64(0)

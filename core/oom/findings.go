@@ -22,6 +22,7 @@ type finding struct {
 	fatal  bool   // the program, or the step, ended here
 	alive  bool   // the program went on, by what it printed after
 	done   bool   // it was caught, and the program went on, unless the program is known to have failed
+	saved  bool   // the last state was saved by then: a step was made since
 	past   bool   // it belongs to an earlier program in the same text
 	Numbers
 }

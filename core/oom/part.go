@@ -93,7 +93,7 @@ func (r *Report) part(f *finding, calls, after []frame, s State) Part {
 		}
 		return ""
 	}
-	told := partOfWords(f.rows, f.at)
+	told := f.partOfWords()
 	switch {
 	case r.Phase == Unknown, r.Phase == Validation && told != Save && told != Load && told != Resume,
 		r.Phase == Checkpoint && (told == Save || told == Load || told == Resume),
@@ -184,7 +184,8 @@ func (f *finding) barAtZero() bool {
 }
 
 // partOfWords reads the words before evidence, the nearest first.
-func partOfWords(rs []row, at int) Part {
+func (f *finding) partOfWords() Part {
+	rs, at := f.rows, f.at
 	for i := min(at, len(rs)-1); i >= max(0, at-12); i-- {
 		text := clip(rs[i].body)
 		if strings.Contains(text, `File "`) || setting.MatchString(text) {
@@ -192,6 +193,9 @@ func partOfWords(rs []row, at int) Part {
 		}
 		for _, p := range partWords {
 			if p.re.MatchString(text) && !(p.part == Load && strings.Contains(text, "100%")) { // then it is over
+				if p.part == Save && f.saved || (p.part == Save || p.part == Resume) && countedOn(rs, i, at) {
+					break // that was over by then
+				}
 				return p.part
 			}
 		}

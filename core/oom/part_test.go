@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -92,6 +93,39 @@ func TestPartOfWords(t *testing.T) {
 		write(t, d, Terminal, before+"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
 		if r := d.Report(Exit{}); r.Part != want {
 			t.Errorf("after %q the part is %q, want %q", before, r.Part, want)
+		}
+	}
+}
+
+// A failure is in a save only if that had not ended: a step after it shows that it had.
+func TestSavedBefore(t *testing.T) {
+	const bar = " 33%%|###   | %d/30 [00:05<00:30, 1.00s/it]\n"
+	at := func(n int) string { return fmt.Sprintf(bar, n) }
+	signs := job.Signs{Lines: []job.Sign{{Kind: job.Progress, Pattern: `(?P<iteration>\d+)/30 `},
+		{Kind: job.SavedState, Pattern: `^Saving model checkpoint to`}}}
+	const saving = "Saving model checkpoint to out/checkpoint-10\n"
+	for name, tt := range map[string]struct {
+		signs  job.Signs
+		before string
+		within bool
+	}{
+		"at once":                      {job.Signs{}, at(10) + saving, true},
+		"after the bar was drawn anew": {job.Signs{}, at(10) + saving + at(10), true},
+		"after five steps":             {job.Signs{}, at(10) + saving + at(15), false},
+		"after lines of the log": {job.Signs{}, "step 9 loss 0.5\nsaving the model to x.pth\nstep 10 loss 0.4\nstep 11 loss 0.4\n",
+			false},
+		"at once, by the signs":        {signs, at(10) + saving, true},
+		"five steps on, by the signs":  {signs, at(10) + strings.Repeat("x\n", 20) + saving + at(15), false},
+		"in the next save":             {signs, at(10) + saving + at(20) + strings.ReplaceAll(saving, "10", "20"), true},
+		"steps after a resume":         {job.Signs{}, at(9) + "Resuming training from out\n" + at(10) + at(15), false},
+		"at once after a resume":       {job.Signs{}, "Resuming training from out\n", true},
+		"an evaluation's bar after it": {job.Signs{}, at(10) + saving + "Evaluating:  33%|###   | 11/30 [00:05<00:30, 1.00s/it]\n", false},
+	} {
+		d := newDetector(t, tt.signs)
+		write(t, d, Terminal, tt.before+"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")
+		r := d.Report(Exit{})
+		if got := r.Phase == Checkpoint || r.Part == Save || r.Part == Resume; got != tt.within {
+			t.Errorf("%s: %s, %q: %s", name, r.Phase, r.Part, r.Cause)
 		}
 	}
 }

@@ -429,6 +429,7 @@ var notReservable = rx(`That was not possible\. There are .{1,60} free, .{1,60} 
 // phase sets the phase, from the first of these that has one: the plugin's sign of the failure, exact frames, the phase that
 // was running by the signs, a forward's frames, the words around the evidence.
 func (r *Report) phase(f *finding, calls, after []frame, state State) {
+	f.saved = f.fatal && state.trainedOn()
 	defer func() { r.Part = r.part(f, calls, after, state) }()
 	if f.phase == "" && f.x.phase == "" && reportsWorkers.MatchString(f.rows[f.at].body) {
 		r.Phase, r.Stage = Unknown, string(Unknown)

@@ -35,7 +35,7 @@ type Event struct {
 	Bytes     unit.Bytes
 	Reserved  unit.Bytes // group "reserved"; 0 where the pattern has none
 	Value     string     // group "value"
-	Step      int64      // group "step"; metric.NoStep where the pattern has none
+	Step      int64      // group "step", or the last iteration before; metric.NoStep where there is neither
 	Name      string     // of the sign
 	Direction metric.Direction
 	Line      Line
@@ -46,11 +46,33 @@ type Event struct {
 // checked is the kind of the values of a check. They are no signs: nothing is judged by them.
 const checked job.SignKind = "check"
 
+// StoppedEarly is the kind of a line in which a program prints that it ends before its last step, and why. Every program
+// that reports its progress has these signs. They are passed to OnEvent, and change no state.
+const StoppedEarly job.SignKind = "stopped early"
+
+// early are the words for it. They count only after the last step, so that a setting of that name is none. Each has a
+// literal, without which it would be tried on every line.
+var early = []string{
+	`(?i)\bearly[ _-]?stop(?:ped|ping)?(?:[^:=\w]|[:=]\s*[^\s\d]|$)`,
+	`(?i)\bstop(?:ped|ping)\b.{0,40}\bearly\b`,
+	`(?i)\bpatience\b.{0,60}\b(?:reached|exceeded|exhausted|ran out|is over)\b`,
+	`(?i)\bno improvement\b.{0,80}\bstop`,
+	`(?i)\bstopping (?:the )?training\b`,
+	`(?i)\b(?:has |have |training )converged\b`,
+	`(?i)\btime (?:limit|budget)\b.{0,40}\b(?:reached|exceeded|is over)\b`,
+	`(?i)\bmax(?:imum)?[ _]?(?:train(?:ing)?[ _])?time\b.{0,40}\b(?:reached|exceeded)\b`,
+}
+
 // figures is what a report of a step has beside its number, and about what a line about a resume has, or a bar before its first step.
 var (
 	figures = lazy.MustCompile(`(?i)loss\W{1,4}-?\d`)
 	about   = lazy.MustCompile(`(?i)\b(resum|load|restor|continu|start|from)|\?it/s`)
 )
+
+// Figures reports whether the line has what only a step has: its loss.
+func (e Event) Figures() bool {
+	return figures.MatchString(e.Line.Text) && !about.MatchString(e.Line.Text)
+}
 
 // A State is what the signs have shown so far.
 type State struct {
@@ -109,6 +131,11 @@ func newSignReader(signs job.Signs) (*signReader, error) {
 	lines := slices.Clone(signs.Lines)
 	for _, c := range signs.Checks {
 		lines = append(lines, job.Sign{Kind: checked, Pattern: c.Pattern, Name: c.Name})
+	}
+	if signs.Has(job.Progress) {
+		for _, pattern := range early {
+			lines = append(lines, job.Sign{Kind: StoppedEarly, Pattern: pattern})
+		}
 	}
 	for i, s := range lines {
 		re, err := regexp.Compile(s.Pattern)
@@ -244,7 +271,7 @@ var grouping = strings.NewReplacer(",", "", "_", "", " ", "")
 // event records a sign.
 func (s *stream) event(e Event, number int, text string) {
 	e.Line = Line{Stream: s.name, Number: number, Text: text}
-	if (e.Kind == job.Metric || e.Kind == checked) && e.Step == metric.NoStep {
+	if (e.Kind == job.Metric || e.Kind == checked || e.Kind == job.SavedState) && e.Step == metric.NoStep {
 		e.Step = s.iteration()
 	}
 	if e.Kind == checked {
@@ -254,7 +281,9 @@ func (s *stream) event(e Event, number int, text string) {
 	if s.state.another(e) {
 		return
 	}
-	s.state.take(e)
+	if e.Kind != StoppedEarly {
+		s.state.take(e)
+	}
 	if e.Kind == job.OutOfMemory || e.Kind == job.Survived || e.Kind == job.Failed {
 		s.record.event = &e
 	}
@@ -309,7 +338,7 @@ func (t *State) take(e Event) {
 		t.restarts = t.restarts || e.Iteration < t.Iteration
 		t.Varied = t.Varied || t.Moved && e.Iteration != t.Iteration
 		t.Moved = t.Moved || e.Iteration != 0
-		t.Figures = t.Figures || figures.MatchString(e.Line.Text) && !about.MatchString(e.Line.Text)
+		t.Figures = t.Figures || e.Figures()
 		if e.Total > 0 {
 			t.Total = e.Total
 		}
@@ -382,6 +411,11 @@ func (t *State) values(of []checklist.Values, isLog bool) {
 	}
 }
 
+// trainedOn reports whether a step was made since the last state was saved: what was printed of that is over.
+func (t *State) trainedOn() bool {
+	return t.Saved != nil && t.Saved.Step >= 0 && t.Iteration > t.Saved.Step && !t.restarts
+}
+
 // fine reports whether the signs allow a success.
 func (t *State) fine(mustSucceed bool) bool {
 	return !t.Failed && !t.Interrupted && (t.Succeeded || !mustSucceed && t.OutOfMemory <= t.Survived)
@@ -418,7 +452,11 @@ func (s *stream) now() State {
 			e.Step = s.iteration()
 		}
 		e.Line.Text = string(s.record.text)
-		if e.Kind != checked {
+		switch e.Kind {
+		case StoppedEarly:
+			return
+		case checked:
+		default:
 			t.take(e)
 			return
 		}

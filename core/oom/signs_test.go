@@ -158,6 +158,21 @@ func TestPendingRecord(t *testing.T) {
 	}
 }
 
+// TestEnd: the last step of a bar that is left without a line break is a step.
+func TestEnd(t *testing.T) {
+	signs := job.Signs{Lines: []job.Sign{{Kind: job.Progress, Pattern: `(?P<iteration>\d+)/(?P<total>\d+) \[`}}}
+	d := newDetector(t, signs)
+	heard := 0
+	d.OnEvent = func(Event) { heard++ }
+	write(t, d, Stderr, "\r 87%|##  | 7/8 [00:01<00:02]\r100%|##  | 8/8 [00:01<00:02]")
+	if s := d.State(); s.Iteration != 7 {
+		t.Errorf("before the end: %+v", s)
+	}
+	if d.End(); d.State().Iteration != 8 || heard != 2 {
+		t.Errorf("at the end: %+v, after %d events", d.State(), heard)
+	}
+}
+
 func TestBadPattern(t *testing.T) {
 	_, err := NewDetector(job.Signs{Lines: []job.Sign{{Kind: job.Progress, Pattern: `iter (\d+`}}})
 	if err == nil || !strings.Contains(err.Error(), "progress") {

@@ -185,7 +185,7 @@ func (f *finding) told() Phase {
 	if p := phaseOfWords(clip(rows[f.at].body)); p != Unknown {
 		return p
 	}
-	over := map[Phase]bool{}
+	over := map[Phase]bool{Checkpoint: f.saved}
 	open := !f.moves(calls) && !slices.ContainsFunc(calls,
 		func(c frame) bool { return !entrance.MatchString(c.name) && !c.installed() })
 	for i := top - 1; i >= max(0, top-toldBefore); i-- {
@@ -193,7 +193,7 @@ func (f *finding) told() Phase {
 		if strings.Contains(body, "File \"") {
 			continue
 		}
-		if p := phaseOfWords(body); p != Unknown && !over[p] {
+		if p := phaseOfWords(body); p != Unknown && !over[p] && (p != Checkpoint || !countedOn(rows, i, top)) {
 			return p
 		}
 		if f.rule.kind == HostOOM && !over[Data] && readsData.MatchString(body) && !noDoing.MatchString(body) {
@@ -220,6 +220,22 @@ func (f *finding) told() Phase {
 		}
 	}
 	return Unknown
+}
+
+// countedOn reports whether a counter of training rose between row i, which is about a state, and the failure at row
+// top: the state was saved or read by then.
+func countedOn(rows []row, i, top int) bool {
+	highest := func(some []row) (n int64) {
+		for _, r := range some {
+			body := clip(r.body)
+			if p, ok := progressOf(body); ok && !otherCount.MatchString(body) && !about.MatchString(body) {
+				n = max(n, p.n)
+			}
+		}
+		return n
+	}
+	was := highest(rows[max(0, i-toldBefore):i])
+	return was > 0 && highest(rows[i+1:max(i+1, top)]) > was
 }
 
 // entrance are functions in which a whole program runs: they tell nothing.

@@ -62,7 +62,9 @@ type Event struct {
 	Dir     string       `json:"dir,omitempty"`
 	Outcome *run.Outcome `json:"outcome,omitempty"` // of such a command
 	Device  any          `json:"device,omitempty"`
-	Limit   unit.Bytes   `json:"limit_bytes,omitempty"` // the limit for each process from here on (--memory)
+	// FromStart, of Resumed: the run starts over, and states from before are not its own any more.
+	FromStart bool       `json:"from_start,omitempty"`
+	Limit     unit.Bytes `json:"limit_bytes,omitempty"` // the limit for each process from here on (--memory)
 
 	Identity *identity.Identity `json:"identity,omitempty"`
 	Data     []identity.Tree    `json:"data,omitempty"`
@@ -308,11 +310,14 @@ func (h *History) Run() *run.Run {
 			r = &copied
 			r.Attempts = nil
 		case e.Kind == Ended && e.Attempt != nil && r != nil:
-			r.Attempts = append(r.Attempts, *e.Attempt)
+			r.End(*e.Attempt)
 		case e.Kind == Planned && e.Plan != nil && r != nil:
 			r.Numbered = max(r.Numbered, e.Plan.Attempt)
 		case e.Kind == Mixed && e.Mix != nil && r != nil:
 			r.Mixed = append(r.Mixed, *e.Mix)
+			r.Begin(e.Plan)
+		case e.Kind == Resumed && e.FromStart && r != nil:
+			r.ForgetAll()
 		}
 	}
 	return r
@@ -348,7 +353,8 @@ func (h *History) Stop() *run.Stop {
 	return nil
 }
 
-// CutOff returns the event in which the last attempt was planned, if no event records its end; ok is false otherwise.
+// CutOff returns the event in which the last attempt was planned, if no event records its end; ok is false otherwise, and
+// if the run was started over since.
 func (h *History) CutOff() (Event, bool) {
 	for _, e := range slices.Backward(h.Events) {
 		switch e.Kind {
@@ -356,6 +362,10 @@ func (h *History) CutOff() (Event, bool) {
 			return e, true
 		case Ended, Stopped:
 			return Event{}, false
+		case Resumed:
+			if e.FromStart { // what that attempt has left is from before
+				return Event{}, false
+			}
 		}
 	}
 	return Event{}, false

@@ -66,6 +66,39 @@ func TestTornRecord(t *testing.T) {
 	}
 }
 
+// A run that starts over forgets its states at that moment, not only once the new attempt has saved one. What was left by
+// an attempt that was cut off before is forgotten as well.
+func TestFromStart(t *testing.T) {
+	state := &run.State{Path: "3.pt", Iteration: 3}
+	failed := Event{Kind: Ended, Attempt: &run.Attempt{Plan: run.Plan{Attempt: 1}, Outcome: run.Outcome{Ending: run.Failed, Saved: state}}}
+	begin, plan := Event{Kind: Started, Run: aRun()}, Event{Kind: Planned, Plan: &run.Plan{Attempt: 1}}
+	resumed, over := Event{Kind: Resumed}, Event{Kind: Resumed, FromStart: true}
+	from, fresh := Event{Kind: Planned, Plan: &run.Plan{Attempt: 2, Resume: state}}, Event{Kind: Planned, Plan: &run.Plan{Attempt: 2}}
+	for name, tt := range map[string]struct {
+		events []Event
+		state  bool
+		cut    bool
+	}{
+		"it resumes":                        {[]Event{begin, plan, failed, resumed}, true, false},
+		"cut off again before it saved":     {[]Event{begin, plan, failed, resumed, from}, true, true},
+		"and again":                         {[]Event{begin, plan, failed, resumed, from, resumed, from}, true, true},
+		"from the start":                    {[]Event{begin, plan, failed, over}, false, false},
+		"from the start, and cut off":       {[]Event{begin, plan, failed, over, fresh}, false, true},
+		"cut off, and from the start":       {[]Event{begin, plan, over}, false, false},
+		"a rung with other states":          {[]Event{begin, plan, failed, fresh}, false, true},
+		"cut off twice, and from the start": {[]Event{begin, plan, failed, resumed, from, over}, false, false},
+	} {
+		h := &History{Events: tt.events}
+		r := h.Run()
+		if got := r.Saved() != nil; got != tt.state {
+			t.Errorf("%s: it has a state: %v", name, got)
+		}
+		if _, cut := h.CutOff(); cut != tt.cut {
+			t.Errorf("%s: it is cut off: %v", name, cut)
+		}
+	}
+}
+
 func TestFind(t *testing.T) {
 	s := Store{Dir: filepath.Join(t.TempDir(), "runs")}
 	if _, err := s.Find("last"); err == nil || !strings.Contains(err.Error(), "no runs yet") {

@@ -219,7 +219,7 @@ func attemptOf(t tried, running bool) Attempt {
 		p.Why = "" // it is what was changed: nothing
 	}
 	a := Attempt{Number: p.Attempt, Kind: string(p.Trial), Changes: orElse(changes(t), run.AsAsked), Why: p.Why,
-		Ending: string(out.Ending), Good: out.Ending == run.Succeeded, Edits: edits(p.Edits)}
+		Ending: string(out.Ending), Good: out.Ending == run.Succeeded && out.Doubtful == "", Edits: edits(p.Edits)}
 	switch {
 	case out.Ending == "" && running:
 		a.Ending, a.Good = "running", true
@@ -257,6 +257,12 @@ func attemptOf(t tried, running bool) Attempt {
 	}
 	if out.Saved != nil {
 		add(Fact{Name: "saved state", Value: out.Saved.String()})
+	}
+	if text := out.Resumption.Text(); text != "" {
+		add(Fact{Name: "resume", Value: text})
+	}
+	if out.Doubtful != "" {
+		add(Fact{Name: run.Doubtful, Value: out.Doubtful})
 	}
 	for _, why := range []string{out.Cause, out.Doubt, out.Untaken, out.Left, out.Short} {
 		if why != "" {

@@ -59,6 +59,7 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 		} else if err != nil {
 			return nil, fmt.Errorf("recording the plan: %w", err)
 		}
+		r.Begin(p)
 		out, err := ex.Execute(ctx, p)
 		if err != nil {
 			return nil, fmt.Errorf("attempt %d: %w", p.Attempt, err)
@@ -66,14 +67,12 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 		r.weigh(p, &out)
 		if out.Saved != nil {
 			out.Saved.Rungs = r.NewState(p)
+			out.Saved.Descend(p, out.Resumption)
 			for i := range out.Earlier {
 				out.Earlier[i].Rungs = out.Saved.Rungs
 			}
 		}
-		r.Attempts = append(r.Attempts, Attempt{*p, out})
-		if out.Saved != nil {
-			r.Left = nil // it is older than the attempt's own
-		}
+		r.End(Attempt{*p, out})
 		if err := j.Ended(r.Last()); err != nil {
 			return nil, fmt.Errorf("recording the attempt: %w", err)
 		}

@@ -21,6 +21,9 @@ func Checklist(j *job.Job, attempts []Attempt) []checklist.Item {
 	}
 	last := &attempts[len(attempts)-1]
 	out := []checklist.Item{last.complete(j), last.memory(), last.settings(j)}
+	if it, ok := resumes(attempts); ok {
+		out = append(out, it)
+	}
 	for i, c := range j.Signs.Checks {
 		it := checklist.Judge(c, checkedOf(c, i, attempts))
 		// an advice at the end of the run reports the same
@@ -62,6 +65,8 @@ func (a *Attempt) complete(j *job.Job) checklist.Item {
 	switch {
 	case out.Ending != Succeeded:
 		it.State, it.Seen, it.Elsewhere = checklist.NotMet, fmt.Sprintf("it ended as %s at %s", out.Ending, at), true
+	case out.Short != "" && out.Early != "":
+		it.Seen, it.Evidence = "it ended at "+at+", and printed why", out.Early
 	case out.Short != "":
 		it.State, it.Seen, it.Elsewhere = checklist.NotMet, out.Short, true
 	case out.Claimed:
@@ -76,6 +81,35 @@ func (a *Attempt) complete(j *job.Job) checklist.Item {
 		it.Seen = "the last one that it printed was " + at
 	}
 	return it
+}
+
+// resumes decides whether every attempt that was to resume did so; ok is false if none was. What one from the beginning
+// follows does not count.
+func resumes(attempts []Attempt) (it checklist.Item, ok bool) {
+	it = checklist.Item{Name: "each resume went on from its state", State: checklist.Met, Elsewhere: true}
+	for i := range attempts {
+		a := &attempts[i]
+		after := a.Outcome.Resumption
+		switch {
+		case a.Plan.Resume == nil:
+			it.State, it.Seen, ok = checklist.Met, "", false
+			continue
+		case after == nil: // recorded by an older launch
+			after = &Resumption{State: NotChecked, Why: "it was not looked at"}
+		}
+		ok = true
+		where := fmt.Sprintf("attempt %d: ", a.Plan.Attempt)
+		switch {
+		case after.State == Restarted:
+			it.State, it.Seen = checklist.NotMet, where+after.String()
+			return it, true
+		case after.State == NotChecked:
+			it.State, it.Seen = checklist.NotChecked, where+after.Why
+		case it.State == checklist.Met:
+			it.Seen = where + after.Text()
+		}
+	}
+	return it, ok
 }
 
 // memory decides whether an out-of-memory is left.
@@ -105,6 +139,7 @@ func (a *Attempt) settings(j *job.Job) checklist.Item {
 			silent = append(silent, o.String())
 		}
 	}
+	passed := a.unprinted(j)
 	switch edited := len(j.With(a.Plan.Edits)); {
 	case a.Outcome.Untaken != "":
 		it.State, it.Seen = checklist.NotMet, a.Outcome.Untaken
@@ -113,6 +148,11 @@ func (a *Attempt) settings(j *job.Job) checklist.Item {
 	case len(silent) > 0:
 		it.State, it.Seen = checklist.NotChecked, "nothing that the program printed or saved confirms "+strings.Join(silent,
 			", ")
+	case len(passed) > 0:
+		it.State, it.Seen = checklist.NotChecked, "launch passed "+strings.Join(passed, ", ")+
+			"; nothing that the program printed or saved shows that it used that"
+	case edited == 0 && !a.reports():
+		it.State, it.Seen = checklist.NotChecked, "launch changed none, and the program printed none"
 	case edited == 0:
 		it.Seen = "launch changed none, and the program reports no other value"
 	default:

@@ -47,7 +47,21 @@ func TestChecklist(t *testing.T) {
 			1, checklist.NotMet, "went on after a failure"},
 		"interrupted before any": {counted, Plan{}, Outcome{Ending: Interrupted}, 1, checklist.NotChecked,
 			"did not come to its end"},
-		"nothing was set": {counted, Plan{}, Outcome{Ending: Succeeded}, 2, checklist.Met, "changed none"},
+		"nothing was set, nor printed": {counted, Plan{}, Outcome{Ending: Succeeded}, 2, checklist.NotChecked,
+			"changed none, and the program printed none"},
+		"nothing was set": {counted, Plan{Batch: job.Batch{Micro: 4, Accumulation: 1, Ranks: 1}}, Outcome{Ending: Succeeded,
+			Settings: map[string]string{job.MicroBatch: "4"}}, 2, checklist.Met, "reports no other value"},
+		"passed, and not printed": {job.Job{Signs: job.Signs{TakesArgv: true}}, Plan{Edits: []config.Edit{{
+			Knob: job.MicroBatch, At: config.Address{Doc: config.ArgvDoc, Path: "--batch"}, To: "2"}}},
+			Outcome{Ending: Succeeded}, 2, checklist.NotChecked, "launch passed micro-batch = 2"},
+		"an early stop, with its reason": {counted, Plan{}, Outcome{Ending: Succeeded, Iteration: 6,
+			Short: "6 of 12", Early: "Early stopping"}, 0, checklist.NotChecked, "printed why"},
+		"a restart": {counted, Plan{Resume: &State{}}, Outcome{Ending: Succeeded, Iteration: 12, Resumption: &Resumption{
+			State: Restarted, First: 1, Saved: 8}}, 3, checklist.NotMet, "first step is 1, the state is of step 8"},
+		"a resume": {counted, Plan{Resume: &State{}}, Outcome{Ending: Succeeded, Iteration: 12, Resumption: &Resumption{
+			State: Resumed, First: 9, Saved: 8}}, 3, checklist.Met, "first step is 9"},
+		"a resume that nothing shows": {counted, Plan{Resume: &State{}}, Outcome{Ending: Succeeded, Resumption: &Resumption{
+			State: NotChecked, Why: "no step"}}, 3, checklist.NotChecked, "no step"},
 		"confirmed by a line": {counted, Plan{Edits: []config.Edit{batch}}, Outcome{Ending: Succeeded,
 			Settings: map[string]string{job.MicroBatch: "2"}}, 2, checklist.Met, "confirms each of the 1"},
 		"another value": {counted, Plan{Edits: []config.Edit{batch}}, Outcome{Ending: Succeeded,

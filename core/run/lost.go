@@ -81,7 +81,8 @@ func (r *Run) Forget(lost []Loss) {
 	}
 }
 
-// ForgetAll removes every state: the run starts over.
+// ForgetAll removes every state from before an attempt that starts over. The run must not go on from them: its training
+// is another one since.
 func (r *Run) ForgetAll() {
 	r.Left = nil
 	r.Attempts = slices.Clone(r.Attempts)

@@ -391,6 +391,42 @@ func (r *Run) state() *State {
 	return nil
 }
 
+// Begin notes that an attempt begins. The state from which it resumes is the run's newest until it has saved one; one
+// that starts over makes the states before it void.
+func (r *Run) Begin(p *Plan) {
+	switch {
+	case p.Trial != "":
+	case p.Resume == nil:
+		r.ForgetAll()
+	default:
+		r.Left = p.Resume
+	}
+}
+
+// End appends an attempt.
+func (r *Run) End(a Attempt) {
+	r.Attempts = append(r.Attempts, a)
+	if r.Left != nil && (a.Outcome.Saved != nil || r.replaced(r.Left, len(r.Attempts)-2)) {
+		r.Left = nil // it is older than the attempt's own, or is no longer at its path
+	}
+}
+
+// Lose drops the states at paths where something else lies now.
+func (r *Run) Lose(paths []string) {
+	lost := func(s *State) bool { return s != nil && slices.Contains(paths, s.Path) }
+	if lost(r.Left) {
+		r.Left = nil
+	}
+	r.Attempts = slices.Clone(r.Attempts)
+	for i := range r.Attempts {
+		out := &r.Attempts[i].Outcome
+		left := slices.DeleteFunc(out.States(), func(s State) bool { return lost(&s) })
+		if out.Saved, out.Earlier = nil, nil; len(left) > 0 {
+			out.Saved, out.Earlier = &left[0], left[1:]
+		}
+	}
+}
+
 // replaced reports whether an attempt after the i-th has left something else at the path of a state: an incomplete
 // state, or one that may be another run's.
 func (r *Run) replaced(s *State, i int) bool {

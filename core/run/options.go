@@ -8,6 +8,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -110,8 +111,9 @@ func (r *Run) hostOptions(last *Attempt, room string) (out []Option) {
 
 // Again prepares a stopped run to continue, at a higher cost or after the user has fixed what stopped it. Attempts that
 // were interrupted, failed for another reason than memory, or shared the card when they ran out of it, prove nothing
-// about what fits: Again removes them, but the next attempt resumes from the newest state. allow is the cost that is
-// allowed from now on. The error is why the run cannot continue.
+// about what fits: Again removes them, but the next attempt resumes from the newest state. One that ran out of memory
+// after a notice that the machine is taken away still proves that it did not fit. allow is the cost that is allowed from
+// now on. The error is why the run cannot continue.
 func (r *Run) Again(allow ladder.Cost) error {
 	if last := r.Last(); last != nil && last.Plan.Trial == "" {
 		switch {
@@ -124,12 +126,16 @@ func (r *Run) Again(allow ladder.Cost) error {
 	r.Limits.Allow = allow
 	r.Left, r.Numbered = r.state(), r.number()-1
 	r.Attempts = slices.DeleteFunc(slices.Clone(r.Attempts), func(a Attempt) bool {
-		gone := a.Outcome.Ending == Interrupted || a.Outcome.Beside || a.Outcome.Ending == Failed && a.Plan.Trial == ""
+		gone := a.Outcome.Ending == Interrupted || a.Outcome.Beside || a.Outcome.Ending == Failed && a.Plan.Trial == "" ||
+			a.Outcome.Ending == OutOfMemory && a.Outcome.Report.Kind == oom.GPUContention
 		if gone && a.Plan.Trial == "" {
 			r.Cut = r.Cut.Further(Progress{a.Outcome.Iteration, a.Outcome.Total, a.Outcome.Claimed})
 		}
 		return gone
 	})
+	for i := range r.Attempts {
+		r.Attempts[i].Outcome.Left = "" // what ended it then does not end the next attempt
+	}
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -140,6 +141,68 @@ func TestAgain(t *testing.T) {
 	}
 	if err := begin(Outcome{Ending: Failed, Untaken: "another interpreter"}).Again(ladder.None); err == nil {
 		t.Error("a run whose settings were not taken goes on")
+	}
+}
+
+// An attempt that ran out of memory after a notice to leave ends the run, and a resume takes the next rung; one that ran
+// out beside others proves nothing about what fits.
+func TestAgainAfterNotice(t *testing.T) {
+	small := func(unit.Bytes) mem.Estimate { return sure(g, g, 0) }
+	r := sr(training(small), validation(small))
+	out := oomIn(ladder.Training, 24*g, 9*g)
+	out.Left, out.Saved = "SIGUSR2: the program was stopped", &State{Path: "2.state", Iteration: 2}
+	ex := &script{outcomes: []Outcome{out}}
+	if stop, err := r.Carry(t.Context(), ex, ex); err != nil || stop.Code != TryLater {
+		t.Fatalf("after a notice: %+v, %v", stop, err)
+	}
+	if err := r.Again(ladder.None); err != nil {
+		t.Fatal(err)
+	}
+	p, stop := r.Next()
+	if stop != nil || p.Choice(ladder.Training).Rung == 0 || p.Resume == nil || p.Resume.Iteration != 2 {
+		t.Errorf("resumed: %+v, %+v; want the next rung, from iteration 2", p, stop)
+	}
+	for range 2 {
+		contended := oomIn(ladder.Training, 24*g, 9*g)
+		contended.Report.Kind = oom.GPUContention
+		r.End(Attempt{*p, contended})
+	}
+	if _, stop := r.Next(); stop == nil || stop.Code != TryLater {
+		t.Fatalf("others hold the memory: %+v", stop)
+	}
+	if err := r.Again(ladder.None); err != nil {
+		t.Fatal(err)
+	}
+	if p, stop := r.Next(); stop != nil || p.Resume == nil {
+		t.Errorf("once they have gone: %+v, %+v", p, stop)
+	}
+}
+
+// The state from which an attempt resumes stays the run's until the attempt saves one. It is not, if something else
+// lies there since, and none is after an attempt that starts over.
+func TestBeginAndEnd(t *testing.T) {
+	s := &State{Path: "3.pt", Iteration: 3}
+	for name, tt := range map[string]struct {
+		plan Plan
+		out  Outcome
+		want string
+	}{
+		"it saved nothing":     {Plan{Resume: s}, Outcome{Ending: Interrupted}, "3.pt"},
+		"it saved one":         {Plan{Resume: s}, Outcome{Saved: &State{Path: "4.pt"}}, "4.pt"},
+		"it left it torn":      {Plan{Resume: s}, Outcome{Torn: []string{"3.pt"}}, ""},
+		"it started over":      {Plan{}, Outcome{Ending: Interrupted}, ""},
+		"a trial from nothing": {Plan{Trial: Rehearsal}, Outcome{}, "3.pt"},
+	} {
+		r := &Run{Job: &job.Job{}, Ladders: &ladder.Set{}, Left: s, Attempts: []Attempt{{Outcome: Outcome{Saved: s}}}}
+		r.Begin(&tt.plan)
+		r.End(Attempt{tt.plan, tt.out})
+		got := ""
+		if now := r.state(); now != nil {
+			got = now.Path
+		}
+		if got != tt.want {
+			t.Errorf("%s: the state is %q, want %q", name, got, tt.want)
+		}
 	}
 }
 

@@ -59,6 +59,16 @@ type State struct {
 	// Rungs are the rungs of the attempt that saved it with which a state has another form ([ladder.Rung.NewState]): only
 	// an attempt on the same ones can read it.
 	Rungs []string `json:"rungs,omitempty"`
+	// At are the counts of the program when it saved the state; if not Exact, at the end of the attempt.
+	At    []Course `json:"at,omitempty"`
+	Exact bool     `json:"exact,omitempty"`
+	// Zero: the program calls the first step of a training 0.
+	Zero bool `json:"from_zero,omitempty"`
+	// Accumulation is that of the attempt that saved it; 0: not known.
+	Accumulation int64 `json:"accumulation,omitempty"`
+	// Before is how many steps were trained before the count by which it was saved: the program did not resume, and
+	// began to count again.
+	Before int64 `json:"steps_before,omitempty"`
 }
 
 // An Outcome is the result of an attempt.
@@ -112,6 +122,16 @@ type Outcome struct {
 	Claimed bool `json:"claimed,omitempty"`
 	// evidence against a success: it reported too few steps
 	Short string `json:"short,omitempty"`
+	// Early is the line in which it printed why it ended before its last step.
+	Early string `json:"stopped_early,omitempty"`
+	// Courses are its reports of progress, by counter.
+	Courses []Course `json:"courses,omitempty"`
+	// Resumption is what became of its resume; nil if it began from the beginning.
+	Resumption *Resumption `json:"resumption,omitempty"`
+	// Trained is how many steps were trained in all, where the program began to count again after a resume; else absent.
+	Trained int64 `json:"trained_steps,omitempty"`
+	// Doubtful is why its success is doubtful.
+	Doubtful string `json:"doubtful,omitempty"`
 	// Rate is the speed in samples of the global batch per second, from its first report of progress to its last;
 	// absent if there were too few reports.
 	Rate      float64           `json:"samples_per_second,omitempty"`

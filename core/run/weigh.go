@@ -16,6 +16,15 @@ import (
 // weigh turns a success into a failure if the program's own reports contradict it: it resumed and made no step, or it
 // trained with another batch or for another number of steps than planned.
 func (r *Run) weigh(p *Plan, o *Outcome) {
+	r.contradict(p, o)
+	if p.Trial == "" {
+		o.Resumption = r.resumption(p, o)
+		o.doubt(p)
+	}
+}
+
+// contradict does so for what is certain.
+func (r *Run) contradict(p *Plan, o *Outcome) {
 	if p.Trial != "" || o.Ending == Interrupted {
 		return
 	}
@@ -30,18 +39,32 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 		o.Stepped = false // it only printed the iteration from which it resumes
 	}
 	steps, every := r.steps(o), max(1, r.Job.Signs.Every)
+	if p.Resume != nil {
+		every = max(every, mainCourse(p.Resume.At).every())
+	}
 	switch done := max(o.Iteration, r.reached()); {
 	case r.Cut != nil && r.Cut.Succeeded: // the training was complete when launch was killed
 	// A step's own figures, such as its loss, show that it was made, even if the program counts it as step 0.
+	case p.Resume != nil && !o.Stepped && !o.Figures && r.unseen(): // then its steps are not seen now, either
+	case p.Resume != nil && !o.Stepped && !o.Figures && steps == 0 && every > 1: // fewer may have been left
+		o.Doubtful = fmt.Sprintf("it resumed from %v, and no step was seen after that", p.Resume)
 	case p.Resume != nil && !o.Stepped && !o.Figures && (steps == 0 || max(p.Resume.number(), done)+every <= steps):
 		o.Ending, o.Lied = Failed, true
 		o.Cause = fmt.Sprintf("it resumed from %v and ended without a step", p.Resume)
-	case steps > 0 && o.Iteration > 0 && 10*o.Iteration < 9*steps && !r.Job.Signs.CountsMicro:
+	case steps > 0 && o.Iteration > 0 && !r.Job.Signs.CountsMicro && tooFew(o.Iteration, steps, every,
+		p.Resume != nil && p.Resume.Zero, mainCourse(o.Courses)):
 		o.Short = fmt.Sprintf("the last step that it reported was %d of %d", o.Iteration, steps)
 		if o.Doubt != "" { // it hid an out-of-memory and still printed its success line
 			o.Ending, o.Lied, o.Cause = OutOfMemory, true, o.Doubt
 		}
 	}
+}
+
+// unseen reports whether the patterns for progress matched nothing in any attempt before, although those attempts
+// trained: they are not those of this program.
+func (r *Run) unseen() bool {
+	return (len(r.Attempts) > 0 || r.Cut != nil) && r.reached() == 0 &&
+		!slices.ContainsFunc(r.Attempts, func(a Attempt) bool { return a.Outcome.Stepped || a.Outcome.Figures })
 }
 
 // reached returns the last iteration that any attempt has reported.
@@ -122,6 +145,9 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 	if r.Job.Signs.CountsMicro { // these are forward passes, not optimizer steps
 		before, now = before/float64(max(1, was.Plan.Batch.Accumulation)), now/float64(max(1, p.Batch.Accumulation))
 	}
+	if p.Resume != nil && p.Resume.leaves(before, now, mainCourse(o.Courses)) {
+		return ""
+	}
 	if d := max(now-before, before-now); d > 1 && d > before/100 {
 		return fmt.Sprintf("the program trains for %.4g steps now, but trained for %.4g in attempt %d", now, before,
 			was.Plan.Attempt)
@@ -201,6 +227,26 @@ func (a *Attempt) Unconfirmed(j *job.Job) (out []Open) {
 		}
 	}
 	return out
+}
+
+// unprinted lists the edits of which the program neither printed the value nor saved the document. What launch passes
+// directly is among them: that it was passed does not show that it was used.
+func (a *Attempt) unprinted(j *job.Job) (out []string) {
+	for _, e := range j.With(a.Plan.Edits) {
+		if _, ok := a.Outcome.Settings[e.Knob]; ok || slices.Contains(a.Outcome.Confirmed, e.At.Doc) || e.Knob == "resume" ||
+			strings.Contains(e.To, job.FreePort) {
+			continue
+		}
+		out = append(out, Open{e.Knob, e.To, ""}.String())
+	}
+	return out
+}
+
+// reports reports whether the program has printed a part of the batch.
+func (a *Attempt) reports() bool {
+	return slices.ContainsFunc([]string{job.MicroBatch, job.Accumulation, job.GlobalBatch}, func(knob string) bool {
+		return a.Outcome.Settings[knob] != ""
+	})
 }
 
 // Misread lists the parts of the batch that nothing changed, and of which the program reports another number than was

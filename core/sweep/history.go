@@ -110,6 +110,7 @@ const (
 	Waiting     State = "waiting"
 	Running     State = "running"
 	Succeeded   State = "succeeded"
+	Doubtful    State = run.Doubtful // it exited 0, and its own reports contradict a success
 	Failed      State = "failed"
 	OutOfMemory State = "out of memory"
 	CannotFit   State = "cannot fit"
@@ -129,6 +130,8 @@ func (r *Result) state() State {
 		return NoRoom
 	case r.Ending == Refused:
 		return CannotFit
+	case r.Ending == run.Succeeded && r.Code == 0 && r.Doubtful != "":
+		return Doubtful
 	case r.Ending == run.Succeeded && r.Code == 0:
 		return Succeeded
 	case r.Ending == run.OutOfMemory:
@@ -344,12 +347,12 @@ func (h *History) crowded(row *Row, e Event) {
 // time to end.
 const lingers = time.Minute
 
-// again makes rows that did not succeed wait again. In a search a failure is an answer, which it knows already.
+// again makes rows that did not succeed wait again. One that is doubtful came to its own end, and would do so again. In a search a failure is an answer, which it knows already.
 // Rows that are running stay: their launch may live.
 func (h *History) again() {
 	for _, r := range h.Rows {
 		settled := h.Spec.Search != nil && (r.State == CannotFit || r.State == OutOfMemory || r.State == Failed)
-		if r.State != Succeeded && r.State != Running && !settled {
+		if r.State != Succeeded && r.State != Doubtful && r.State != Running && !settled {
 			r.State, r.lost, r.fresh, r.Crowded = Waiting, 0, false, 0
 		}
 	}
@@ -384,7 +387,7 @@ func (h *History) Count() map[State]int {
 	return n
 }
 
-// Code is the exit code of the sweep: 0 if every row succeeded, 1 if one failed; if the others only did not run, 75 or
+// Code is the exit code of the sweep: 0 if every row succeeded, 1 if one failed or is doubtful; if the others only did not run, 75 or
 // 78. 75 comes before 78: there is something to gain by another try. What a
 // search found to be infeasible is one of its answers.
 func (h *History) Code() int {
@@ -394,7 +397,7 @@ func (h *History) Code() int {
 		delete(n, OutOfMemory)
 	}
 	switch {
-	case n[Failed]+n[OutOfMemory]+n[Died] > 0:
+	case n[Failed]+n[OutOfMemory]+n[Died]+n[Doubtful] > 0:
 		return 1
 	case n[NoRoom] > 0:
 		return run.TryLater

@@ -20,6 +20,8 @@ type Result struct {
 	Run    string     `json:"run,omitempty"`
 	// Known: a plugin recognised the command. Without that nothing is known of cost, batch and length.
 	Known bool `json:"recognised"`
+	// Doubtful is why a success is doubtful: the program exited 0, and its own reports contradict a success.
+	Doubtful string `json:"doubtful,omitempty"`
 	// Cost is the cost of the rung on which the trial ended; nil if unknown.
 	Cost     *ladder.Cost  `json:"cost,omitempty"`
 	Changes  string        `json:"changes,omitempty"` // what that rung changes; "": nothing
@@ -97,6 +99,9 @@ func ReadResult(doc []byte) (Result, error) {
 		r.Asked, r.Length = d.Job.Batch, d.Job.Steps
 	}
 	if last != nil {
+		if r.Doubtful = last.Doubtful; d.Ending == run.Succeeded && r.Why == "" {
+			r.Why = last.Doubtful
+		}
 		r.Peak, r.PeakIs, r.Rate = last.Peak, last.PeakIs, last.Rate
 		r.Length = max(r.Length, last.Total)
 		if r.Why == "" {

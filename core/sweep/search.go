@@ -142,7 +142,7 @@ func (r *Row) Score(name string) Score {
 	case CannotFit, OutOfMemory:
 		s.Verdict = Infeasible
 		return s
-	case Failed:
+	case Failed, Doubtful:
 		return s
 	}
 	m, err := res.metric(name)

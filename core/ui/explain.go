@@ -55,7 +55,7 @@ type RunDoc struct {
 	ID        string        `json:"id"`
 	Job       string        `json:"job,omitempty"`
 	Command   []string      `json:"command"`
-	State     string        `json:"state"` // an ending, "running", "cut off", "not started"
+	State     string        `json:"state"` // an ending, "doubtful", "running", "cut off", "not started"
 	Cause     string        `json:"cause,omitempty"`
 	ExitCode  int           `json:"exit_code"`
 	Signal    int           `json:"signal,omitempty"`
@@ -214,6 +214,8 @@ func (p Printer) ranAs(r *RunDoc) {
 	s := r.State
 	if r.State == string(run.Succeeded) {
 		s = p.green(s)
+	} else if r.State == run.Doubtful {
+		s = p.yellow(s)
 	} else if r.State != "running" {
 		s = p.red(s)
 	}

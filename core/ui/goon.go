@@ -10,7 +10,7 @@ import (
 
 // Take enters what an outcome reports of a run.
 func (d *RunDoc) Take(out *run.Outcome) {
-	d.Cause, d.ExitCode, d.Signal, d.Lied, d.Iteration, d.Took = out.Cause, out.Code, out.Signal, out.Lied, out.Iteration, out.Took
+	d.Cause, d.ExitCode, d.Signal, d.Lied, d.Iteration, d.Took = cmp.Or(out.Cause, out.Doubtful), out.Code, out.Signal, out.Lied, out.Iteration, out.Took
 	if out.Peak > 0 {
 		d.PeakBytes, d.PeakIs = &out.Peak, out.PeakIs
 	}
@@ -37,7 +37,7 @@ func (d *RunDoc) continues(r *run.Run, stop *run.Stop, out *run.Outcome) {
 		d.Why = stop.Why
 	}
 	switch {
-	case d.State == "running" || d.State == string(run.Succeeded):
+	case d.State == "running" || d.State == string(run.Succeeded), d.State == run.Doubtful:
 	case r == nil:
 		d.Not = "by hand: no plugin knows this command, so launch knows no way to resume it (" + ToDeclare + ")"
 	case d.State == "cut off":

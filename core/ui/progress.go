@@ -97,7 +97,8 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		return
 	}
 	ended := last.Outcome.Ending
-	if p.Quiet && ended == run.Succeeded {
+	doubtful := last.Outcome.Doubtful != "" && ended == run.Succeeded
+	if p.Quiet && ended == run.Succeeded && !doubtful {
 		return
 	}
 	p.writeKept()
@@ -108,11 +109,12 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 			trials++
 		}
 	}
-	head := string(ended)
-	if ended == run.Succeeded {
-		head = p.green(head)
-	} else {
-		head = p.red(head)
+	head := p.red(string(ended))
+	switch {
+	case doubtful:
+		head = p.yellow(run.Doubtful)
+	case ended == run.Succeeded:
+		head = p.green(string(ended))
 	}
 	s := fmt.Sprintf("%s in %s, %s", head, short(took), tries(len(r.Attempts)-trials, trials))
 	if changes := last.Plan.Changes(); changes != "as asked" {
@@ -124,18 +126,24 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 			s += fmt.Sprintf(" (estimate %v)", e)
 		}
 	}
+	if after := last.Outcome.Resumption; after != nil && after.State == run.NotChecked && ended == run.Succeeded {
+		s += " · whether it resumed is not checked"
+	}
 	p.line("%s", s)
 	for _, m := range r.Mixed {
 		p.line("%s the result is %s", p.yellow("note:"), OneLine(m.String()))
 	}
+	if doubtful {
+		p.line("%s %s", p.yellow("note:"), last.Outcome.Doubtful)
+	}
 	if open := last.Unconfirmed(r.Job); len(open) > 0 && ended == run.Succeeded { // a failed run has more important news
-		p.line("%s launch could not confirm that the program used %s", p.yellow("note:"), few(open))
+		p.line("%s not checked: whether the program used %s", p.yellow("note:"), few(open))
 	}
 	for _, m := range last.Misread() {
 		p.line("%s the program reports %s %s, and launch read %s from the command: the global batch that launch printed "+
 			"is wrong", p.yellow("note:"), m.Knob, m.Said, m.To)
 	}
-	if short := last.Outcome.Short; short != "" {
+	if short := last.Outcome.Short; short != "" && short != last.Outcome.Doubtful {
 		p.line("%s %s", p.yellow("note:"), short)
 	}
 	p.retries(last.Outcome.Retries)

@@ -201,6 +201,8 @@ func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) {
 			state = p.green(state)
 		}
 	case sweep.Running, sweep.Waiting:
+	case sweep.Doubtful:
+		state = p.yellow(state)
 	default:
 		state = p.red(state)
 	}
@@ -210,7 +212,7 @@ func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) {
 		p.line("%5s  %s", "", p.red(OneLine(what)))
 	}
 	if res := r.Result; res != nil && res.Why != "" && (r.State == sweep.Failed || r.State == sweep.OutOfMemory ||
-		r.State == sweep.CannotFit || r.State == sweep.NoRoom || r.State == sweep.Died) {
+		r.State == sweep.CannotFit || r.State == sweep.NoRoom || r.State == sweep.Died || r.State == sweep.Doubtful) {
 		p.line("%5s  %s", "", OneLine(res.Why))
 	}
 }
@@ -246,7 +248,7 @@ func rowTitle(r *sweep.Row) string {
 }
 
 // sweepStates is the order in which states are counted.
-var sweepStates = []sweep.State{sweep.Succeeded, sweep.Failed, sweep.OutOfMemory, sweep.CannotFit, sweep.NoRoom,
+var sweepStates = []sweep.State{sweep.Succeeded, sweep.Doubtful, sweep.Failed, sweep.OutOfMemory, sweep.CannotFit, sweep.NoRoom,
 	sweep.Interrupted,
 	sweep.Died, sweep.Running, sweep.Waiting}
 
@@ -331,7 +333,12 @@ func (p Printer) SweepEnd(h *sweep.History, why string, code int) {
 	if why != "" {
 		p.line("the sweep was stopped: %s", why)
 	}
-	if code != 0 {
+	if n := h.Count()[sweep.Doubtful]; n > 0 {
+		p.line("%s exited 0 and contradicted a success: launch sweep status %s prints why", Count(n, "trial"), h.Spec.Name)
+	}
+	if code != 0 && slices.ContainsFunc(h.Rows, func(r *sweep.Row) bool {
+		return r.State != sweep.Succeeded && r.State != sweep.Doubtful
+	}) {
 		p.line("run what did not succeed again: launch sweep resume %s", h.Spec.Name)
 	}
 	if slices.ContainsFunc(h.Rows, func(r *sweep.Row) bool {

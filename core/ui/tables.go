@@ -55,7 +55,7 @@ func RowOf(h *record.History, life record.Life) RunRow {
 		case e.Kind == record.Stopped && h.Events[0].Kind == record.Followed:
 			row.State = "not started"
 		case e.Kind == record.Ended && e.Outcome != nil:
-			row.State, row.Peak = string(e.Outcome.Ending), e.Outcome.Peak
+			row.State, row.Peak = stateOf(e.Outcome), e.Outcome.Peak
 		}
 	}
 	r := h.Run()
@@ -67,7 +67,7 @@ func RowOf(h *record.History, life record.Life) RunRow {
 	if last := r.Last(); last != nil {
 		row.Changes, row.Peak = last.Plan.Changes(), last.Outcome.Peak
 		if h.Stop() != nil {
-			row.State = string(last.Outcome.Ending)
+			row.State = stateOf(&last.Outcome)
 		}
 	} else if s := h.Stop(); s != nil {
 		row.State = "refused"
@@ -76,6 +76,14 @@ func RowOf(h *record.History, life record.Life) RunRow {
 		}
 	}
 	return row
+}
+
+// stateOf is the state of a run whose last attempt has ended: its ending, or "doubtful".
+func stateOf(out *run.Outcome) string {
+	if out.Ending == run.Succeeded && out.Doubtful != "" {
+		return run.Doubtful
+	}
+	return string(out.Ending)
 }
 
 // Runs writes the list of runs, the newest last.
@@ -94,6 +102,8 @@ func (p Printer) Runs(rows []RunRow) {
 		case string(run.Succeeded):
 			state = p.green(state)
 		case "running":
+		case run.Doubtful:
+			state = p.yellow(state)
 		default:
 			state = p.red(state)
 		}
@@ -168,7 +178,7 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		}
 	}
 	p.results(r.Job, h.Tried(), row.State == "running")
-	if s := h.Stop(); s != nil && row.State != s.Why {
+	if s := h.Stop(); s != nil && row.State != s.Why && (row.State != run.Doubtful || s.Why != string(run.Succeeded)) {
 		p.Stop(r, s)
 	}
 	if row.State == "cut off" {
@@ -253,8 +263,17 @@ func (p Printer) outcome(out *run.Outcome) {
 		s += ": " + out.Cause
 	}
 	p.line("      %s", s)
-	if out.Short != "" {
+	if out.Doubtful != "" {
+		p.line("      %s: %s", run.Doubtful, OneLine(out.Doubtful))
+	}
+	if out.Short != "" && out.Short != out.Doubtful {
 		p.line("      %s", out.Short)
+	}
+	if out.Early != "" && out.Short != "" {
+		p.line("      it printed why: %s", OneLine(out.Early))
+	}
+	if text := out.Resumption.Text(); text != "" {
+		p.line("      resume: %s", text)
 	}
 	p.passedOver("      ", out)
 	if out.Saved != nil {
