@@ -30,7 +30,6 @@ var (
 		`_per_|\blen\b`)
 	ofTotal    = lazy.MustCompile(`(?i)(/|\bof)\s*$`) // before a total
 	totalSteps = lazy.MustCompile(`(?i)(^|[._])((max|total|num|n)_?)?(train_)?(steps|iters|niters?|iterations|updates)$`)
-	trainish   = lazy.MustCompile(`(?i)train|fit|main|optimi|epoch|run`)
 	evalish    = lazy.MustCompile(`(?i)\bdef \w*(eval|valid|test|infer|sample|generate)\w*|(valid|val|test|` +
 		`eval)_?(loader|dataloader|iter)`)
 )
@@ -56,7 +55,7 @@ func (d *drafting) progress(all []message) {
 	for n := range all {
 		m := &all[n]
 		s, at := d.steps(m)
-		if at < 0 || m.f != d.files[0] && !trainish.MatchString(m.scope) || m.loops == 0 && !trainish.MatchString(m.scope) {
+		if at < 0 || !d.inLoop(m.f, m.statement, 0) || m.f.oneTime(m.statement) {
 			continue
 		}
 		if m.f == d.files[0] {
@@ -72,12 +71,15 @@ func (d *drafting) progress(all []message) {
 	}
 	where, barPattern := d.progressBar()
 	isBar := barPattern != ""
+	known, knownPattern := d.metricLogger()
 	switch {
+	case knownPattern != "":
+		d.sign(known, "progress", knownPattern)
 	case best >= 0 && (score >= 60 && all[best].f == d.files[0] || !isBar):
 		m := &all[best]
-		d.sign(d.place(m.f, m.token), "progress", m.pattern(groups))
+		d.sign(sure+d.place(m.f, m.token)+" prints it in the loop", "progress", m.pattern(groups))
 	case isBar:
-		d.sign(where+", a progress bar", "progress", barPattern)
+		d.sign(likely+where+", a progress bar", "progress", barPattern)
 	default:
 		d.miss(`progress: 'step (?P<iteration>\d+)'`,
 			"no line was found that the program prints in its training loop with the number of the step")
@@ -104,23 +106,25 @@ func (d *drafting) steps(m *message) (score, at int) {
 		case epochName.MatchString(p.field) && !strings.ContainsAny(p.field, "(["):
 			s = 15
 		}
-		if s > score {
+		if s > score && d.counted(m.f, p.field, m.statement, 0) {
 			score, at = s, i
 		}
 	}
-	if at < 0 || m.vague(at) {
+	if at < 0 || m.vague(at) || slices.ContainsFunc(m.pieces, func(p piece) bool { return noStep.MatchString(p.text) }) {
 		return 0, -1
 	}
-	score += 10 * min(2, m.loops)
+	return score + m.likeness(), at
+}
+
+// likeness is how much a message is like one that is printed at each step of the training.
+func (m *message) likeness() (score int) {
+	score = 10 * min(2, m.loops)
 	text := ""
 	for _, p := range m.pieces {
 		text += p.text + " " + p.field + " "
 	}
 	if regexp.MustCompile(`(?i)loss`).MatchString(text) {
 		score += 10
-	}
-	if slices.ContainsFunc(m.pieces, func(p piece) bool { return noStep.MatchString(p.text) }) {
-		return 0, -1
 	}
 	if evalish.MatchString(m.scope) || regexp.MustCompile(`(?i)\b(test|eval|val|valid|validation|schedul|initial)`).
 		MatchString(text) {
@@ -132,16 +136,18 @@ func (d *drafting) steps(m *message) (score, at int) {
 	if m.bar {
 		score -= 15
 	}
-	return score, at
+	return score
 }
 
 var (
 	// noStep matches lines that have the number of a step, but are not printed at each.
 	noStep = lazy.MustCompile(`(?i)\b(errors?|warnings?|fail(s|ed|ure)?|skip\w*|debug|sav(e[ds]?|ing)|checkpoints?|` +
-		`resum\w*|load\w*|restor\w*|from (epoch|step|iter)\w*|start(s|ed|ing)?)\b|❌|⚠`)
+		`resum\w*|load\w*|restor\w*|from (epoch|step|iter)\w*|start(s|ed|ing)?|begin\w*|end of|refresh\w*|terminat\w*|` +
+		`mov(e|es|ed|ing)|group(s|ed|ing)|unable|exception|warm-?up|hash(es)?|abort\w*|cancel\w*|stopp\w*|early)\b|❌|⚠`)
 	// otherWork matches bars and functions that are not about the training's steps.
 	otherWork = lazy.MustCompile(`(?i)load(ing)?(_|\b)|writ|download|tokeni|extract|process|cach|comput|prepar|read|` +
-		`convert|generat|infer|index|encod|copy|collect|pars(e|ing)|evaluat`)
+		`convert|generat|infer|index|encod|copy|collect|pars(e|ing)|evaluat|mov(e|ing)|group|submodul|shard|merg|` +
+		`quantiz|latent|embedding|filter|scan|hash|fetch|check`)
 )
 
 // typed reports whether an expression is an option of the program, such as args.epochs.
@@ -192,6 +198,9 @@ func (d *drafting) barOf(f *file, statement int, c python.Call) string {
 	name := lastPart(c.Name)
 	switch {
 	case name == "tqdm" || name == "trange":
+		if _, own := python.Keyword(f.Args(c.Open), "bar_format"); own || !d.reached()[f][statement] {
+			return ""
+		}
 		m := message{}
 		f.around(&m, statement)
 		if def := f.function(statement); def >= 0 {
@@ -260,7 +269,7 @@ func (d *drafting) saved(all []message) {
 		}
 		switch {
 		case d.savedBefore(m) || strings.Contains(strings.ToLower(text), "saved") && d.savedTo(m, m.pieces[at].field):
-			d.sign(d.place(m.f, m.token), "saved", pattern)
+			d.sign(sure+d.place(m.f, m.token)+" prints it where it saves", "saved", pattern)
 			return
 		case hinted == "" && stateText.MatchString(text+m.pieces[at].field):
 			hinted = pattern
@@ -321,7 +330,7 @@ func (d *drafting) succeeded(all []message) {
 				pattern = "^" + escaped(text) + `\s*$` // "done" also stands in other lines
 			}
 			if m.condition == "" {
-				d.sign(d.place(m.f, m.token), "succeeded", pattern)
+				d.sign(sure+d.place(m.f, m.token)+" prints it at the end", "succeeded", pattern)
 			} else {
 				d.hint("succeeded: "+quoted(pattern), d.place(m.f,
 					m.token)+" prints this under a condition. Without the line, launch takes a run for failed")
@@ -346,7 +355,8 @@ func (d *drafting) metric(all []message) {
 	for n := range all {
 		m := &all[n]
 		for i, p := range m.pieces {
-			if p.field == "" || strings.ContainsAny(p.field, "{") {
+			if p.field == "" || strings.ContainsAny(p.field, "{") || d.typed(p.field) || m.f.oneTime(m.statement) ||
+				noFigure.MatchString(m.before(i)) {
 				continue
 			}
 			before := ""
@@ -355,18 +365,15 @@ func (d *drafting) metric(all []message) {
 			}
 			label := regexp.MustCompile(`[\w@ -]+$`).FindString(strings.TrimRight(before, " :=\t"))
 			label = strings.TrimSpace(label[strings.LastIndexAny(label, "\n")+1:])
-			s, dir := 0, ""
-			switch {
-			case lower.MatchString(p.field) || lower.MatchString(label):
-				s, dir = 20, "minimise"
-			case higher.MatchString(p.field) || higher.MatchString(label):
-				s, dir = 18, "maximise"
-			default:
+			s, dir := better(p.field, label)
+			if s == 0 {
 				continue
 			}
 			about := p.field + " " + label + " " + evalish.FindString(m.scope)
 			if regexp.MustCompile(`(?i)val|eval|test|dev`).MatchString(about) {
 				s += 30
+			} else if !d.inLoop(m.f, m.statement, 0) {
+				continue // printed once: it is no figure of the training
 			}
 			if m.f == d.files[0] {
 				s += 15
@@ -387,7 +394,7 @@ func (d *drafting) metric(all []message) {
 	}
 	if at, is := d.trainer(); best < 0 && is {
 		d.Signs = append(d.Signs, Sign{"metric", `'loss': '?` + value})
-		d.add(at+", the Trainer's own", "metric: {name: loss, pattern: %s, direction: minimise}", quoted(`'loss': '?`+value))
+		d.add(sure+at+", the Trainer's own", "metric: {name: loss, pattern: %s, direction: minimise}", quoted(`'loss': '?`+value))
 		return
 	}
 	if best < 0 {
@@ -398,8 +405,32 @@ func (d *drafting) metric(all []message) {
 	m := &all[best]
 	pattern := m.pattern(map[int]string{at: value})
 	d.Signs = append(d.Signs, Sign{"metric", pattern})
-	d.add(d.place(m.f, m.token), "metric: {name: %s, pattern: %s, direction: %s}", scalar(name), quoted(pattern),
+	d.add(sure+d.place(m.f, m.token)+" prints it", "metric: {name: %s, pattern: %s, direction: %s}", scalar(name), quoted(pattern),
 		direction)
+}
+
+// better is how likely an expression with this label is a figure, and which of its values are the better ones.
+func better(field, label string) (score int, direction string) {
+	switch {
+	case lower.MatchString(field) || lower.MatchString(label):
+		return 20, "minimise"
+	case higher.MatchString(field) || higher.MatchString(label):
+		return 18, "maximise"
+	}
+	return 0, ""
+}
+
+// noFigure matches what stands before a number that is no result: the code of an error, a limit, a first value.
+var noFigure = lazy.MustCompile(`(?i)\b(fail\w*|exception|breaker|initial(ly)?|warn\w*|abort\w*|exit\w*|invalid|threshold|` +
+	`target|patience|circuit|limit|before|unable|retry\w*|caught)\b`)
+
+// before is the text of a message's line before a piece.
+func (m *message) before(i int) string {
+	text := ""
+	for _, p := range m.pieces[:i] {
+		text += p.text + " "
+	}
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // figure is the name of a metric.
@@ -449,7 +480,46 @@ func (d *drafting) confirm(all []message) {
 			break
 		}
 	}
+	if at, pattern := d.confirmWhole(all); pattern != "" {
+		d.Signs = append(d.Signs, Sign{"confirm global-batch", pattern})
+		parts = append(parts, "global-batch: "+quoted(pattern))
+		where = strings.TrimPrefix(where+", "+at, ", ")
+	}
 	if len(parts) > 0 {
-		d.add(where, "confirm: {%s}", strings.Join(parts, ", "))
+		d.add(sure+where+" prints it", "confirm: {%s}", strings.Join(parts, ", "))
 	}
 }
+
+// confirmWhole is how the program prints how many samples a step has: a number that it makes by multiplying the
+// micro-batch by the accumulation. An attempt that prints another one is another training.
+func (d *drafting) confirmWhole(all []message) (where, pattern string) {
+	if d.micro == nil || d.accum == nil {
+		return "", ""
+	}
+	micro, accum := d.reads(d.micro, nil), d.reads(d.accum, nil)
+	product := func(text string) bool {
+		return strings.Contains(text, "*") && !strings.ContainsAny(text, "/%") && micro.in(text) && accum.in(text)
+	}
+	for n := range all {
+		m := &all[n]
+		if m.loops > 0 || m.condition != "" {
+			continue
+		}
+		for i, p := range m.pieces {
+			text := p.field
+			if name := counter.FindString(text); name == text && name != "" {
+				if b := m.f.binding(name, m.statement); b >= 0 {
+					a, _ := m.f.Assigns(m.f.Statements[b])
+					text = m.f.Of(a.Value)
+				}
+			}
+			if product(text) && !m.vague(i) {
+				return d.place(m.f, m.token), m.pattern(map[int]string{i: wholeCount})
+			}
+		}
+	}
+	return "", ""
+}
+
+// wholeCount is a number that may have commas, but does not end with one.
+const wholeCount = `(?P<value>\d[\d,]*\d|\d)`
