@@ -313,9 +313,9 @@ func (h *History) Run() *run.Run {
 			r.End(*e.Attempt)
 		case e.Kind == Planned && e.Plan != nil && r != nil:
 			r.Numbered = max(r.Numbered, e.Plan.Attempt)
+			r.Begin(e.Plan)
 		case e.Kind == Mixed && e.Mix != nil && r != nil:
 			r.Mixed = append(r.Mixed, *e.Mix)
-			r.Begin(e.Plan)
 		case e.Kind == Resumed && e.FromStart && r != nil:
 			r.ForgetAll()
 		}

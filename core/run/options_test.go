@@ -155,7 +155,7 @@ func TestAgainAfterNotice(t *testing.T) {
 	if stop, err := r.Carry(t.Context(), ex, ex); err != nil || stop.Code != TryLater {
 		t.Fatalf("after a notice: %+v, %v", stop, err)
 	}
-	if err := r.Again(ladder.None); err != nil {
+	if err := r.Again(r.Limits.Allow); err != nil {
 		t.Fatal(err)
 	}
 	p, stop := r.Next()
@@ -170,7 +170,7 @@ func TestAgainAfterNotice(t *testing.T) {
 	if _, stop := r.Next(); stop == nil || stop.Code != TryLater {
 		t.Fatalf("others hold the memory: %+v", stop)
 	}
-	if err := r.Again(ladder.None); err != nil {
+	if err := r.Again(r.Limits.Allow); err != nil {
 		t.Fatal(err)
 	}
 	if p, stop := r.Next(); stop != nil || p.Resume == nil {
@@ -252,7 +252,7 @@ func TestBeside(t *testing.T) {
 	if next, stop := r.Next(); stop == nil || stop.Code != TryLater {
 		t.Fatalf("%+v, %+v", next, stop)
 	}
-	if err := r.Again(ladder.None); err != nil {
+	if err := r.Again(r.Limits.Allow); err != nil {
 		t.Fatal(err)
 	}
 	if again, stop := r.Next(); stop != nil || again.Changes() != p.Changes() {

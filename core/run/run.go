@@ -291,7 +291,7 @@ type Run struct {
 type Mix struct {
 	From  int64    `json:"from"`            // the step of the state that it resumed from; 0: unknown, or none
 	State string   `json:"state,omitempty"` // the name of that state
-	What []string `json:"what"` // what differs, one line each
+	What  []string `json:"what"`            // what differs, one line each
 }
 
 // String is "mixed from step 3: train.py has changed".
