@@ -132,7 +132,8 @@ type Choice struct {
 	Rung     int            `json:"rung"`
 	Name     string         `json:"name"`
 	Cost     ladder.Cost    `json:"cost"`
-	Estimate mem.Estimate   `json:"estimate"` // corrected by what this run has measured
+	Why      string         `json:"why,omitempty"` // the reason of its cost; [ladder.Rung.Why]
+	Estimate mem.Estimate   `json:"estimate"`      // corrected by what this run has measured
 	Verdict  ladder.Verdict `json:"verdict"`
 }
 
@@ -215,6 +216,8 @@ type Beyond struct {
 	Name string      `json:"name"`
 	Cost ladder.Cost `json:"cost"`
 	Flag string      `json:"flag"` // the flag that allows it
+	// Why is the reason of the cost, where the rung has one.
+	Why string `json:"why,omitempty"`
 	// Over: it starts over, because the newest state of the run cannot be read with it.
 	Over bool `json:"starts_over,omitempty"`
 }
@@ -315,6 +318,16 @@ func (p *Plan) Changes() string {
 	default:
 		return device + "; " + p.Host.Name
 	}
+}
+
+// CostsBecause is the reason why the plan costs what it does, where a rung has one.
+func (p *Plan) CostsBecause() string {
+	for _, c := range append([]Choice{p.Shared}, p.Choices...) {
+		if c.Why != "" && c.Cost == p.Cost {
+			return c.Why
+		}
+	}
+	return ""
 }
 
 // onDevice names the rungs of the ladders for the device's memory.

@@ -283,6 +283,13 @@ func (p Printer) alternatives(v View) {
 	if n := len(all) - len(list); n > 0 {
 		p.line("  %d more: launch plan --verbose", n)
 	}
+	var told []string
+	for _, a := range all {
+		if why := fmt.Sprintf("cost %v: %s", a.Cost, a.Because); a.Because != "" && !slices.Contains(told, why) {
+			told = append(told, why)
+			p.line("%s %s", p.yellow("note:"), why)
+		}
+	}
 }
 
 // certainty writes how much of each estimate is counted and how much is guessed, and which receipts corrected it.

@@ -278,7 +278,11 @@ func (p Printer) asked(j *job.Job) {
 func (p Printer) Stop(r *run.Run, s *run.Stop) {
 	p.line("%s %s", p.red("stopped:"), s.Why)
 	if b := s.Beyond; b != nil {
-		p.line("  next rung: %s (cost: %s); %s allows it", b.Name, b.Cost, b.Flag)
+		why := ""
+		if b.Why != "" {
+			why = ", because " + b.Why
+		}
+		p.line("  next rung: %s (cost: %s%s); %s allows it", b.Name, b.Cost, why, b.Flag)
 	}
 	if a := s.Absent; a != nil {
 		allow := ""

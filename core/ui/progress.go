@@ -44,6 +44,9 @@ func (p Printer) Starting(plan *run.Plan, first bool) {
 		why = " (" + plan.Host.Why + ")"
 	}
 	p.line("attempt %d: %s%s", plan.Attempt, p.bold(what), why)
+	if why := plan.CostsBecause(); why != "" {
+		p.line("%s its cost is %v: %s", p.yellow("note:"), plan.Cost, why)
+	}
 }
 
 // Ended writes one line with the cause of an attempt's end. The summary reports a success.
