@@ -282,6 +282,7 @@ func endBusy(s settings, name string, j *job.Job, why error) error {
 // values that only the caller knows.
 func finish(ctx context.Context, s settings, r *run.Run, rec *record.Record, say ui.Printer, setup attempt.Setup) error {
 	setup.Options, setup.Job, setup.Priced, setup.Differs = s.options(), r.Job, cmp.Or(r.Priced, r.Ladders), r.Differs
+	setup.Changed = r.Changed
 	setup.Own = screen.NewPatient(say.W)
 	say.W = setup.Own
 	say = s.share(say, &setup)

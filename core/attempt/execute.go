@@ -14,6 +14,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/private"
@@ -111,10 +112,16 @@ func all(edits []config.Edit, holds func(config.Edit) bool) bool {
 func (x *Executor) attemptOf(p *run.Plan, c job.Command, from, dir string) attempt {
 	a := attempt{command: c, roots: x.roots.In(from), signs: x.Job.Signs, dir: dir, trial: p.Trial,
 		batch: p.Batch, steps: x.Job.Rehearsal.Steps, status: x.planned(p)}
+	a.signs.Lines = append(slices.Clip(a.signs.Lines), job.RateSigns()...)
 	if p.Trial == "" {
 		a.total = totalOf(x.Job)
 		a.differs = func(s oom.State) string {
 			return x.Differs(p, &run.Outcome{Settings: s.Settings, Total: s.Total})
+		}
+		if x.Changed != nil && p.Attempt > 1 && p.Cost < ladder.Recipe {
+			a.changed = func(s oom.State) []string {
+				return x.Changed(p, &run.Outcome{Settings: s.Settings, Total: s.Total, Rates: s.Rates})
+			}
 		}
 	}
 	if p.Resume != nil {

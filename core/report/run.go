@@ -250,7 +250,7 @@ func attemptOf(t tried, running bool) Attempt {
 	if out.Saved != nil {
 		add(Fact{Name: "saved state", Value: out.Saved.String()})
 	}
-	for _, why := range []string{out.Cause, out.Doubt, out.Untaken, out.Left, out.Short} {
+	for _, why := range []string{out.Cause, out.Doubt, out.Untaken, out.Left, out.Short, strings.Join(out.Changed, "; ")} {
 		if why != "" {
 			add(Fact{Name: "ended by", Value: why})
 		}

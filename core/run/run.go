@@ -110,12 +110,17 @@ type Outcome struct {
 	Short string `json:"short,omitempty"`
 	// Rate is the speed in samples of the global batch per second, from its first report of progress to its last;
 	// absent if there were too few reports.
-	Rate      float64           `json:"samples_per_second,omitempty"`
-	Settings  map[string]string `json:"settings,omitempty"`  // of knobs, as the program printed them
-	Metrics   metric.Set        `json:"metrics,omitempty"`   // as the program reported them
-	Confirmed []string          `json:"confirmed,omitempty"` // edited documents whose text the program has saved
-	Began     time.Time         `json:"began"`
-	Took      time.Duration     `json:"took_ns"`
+	Rate     float64           `json:"samples_per_second,omitempty"`
+	Settings map[string]string `json:"settings,omitempty"` // of knobs, as the program printed them
+	Metrics  metric.Set        `json:"metrics,omitempty"`  // as the program reported them
+	// Rates are learning rates, as the program reported them.
+	Rates *metric.Track `json:"learning_rates,omitempty"`
+	// Changed is how its training differs from that of an earlier attempt, by the program's own reports, though the plan
+	// did not ask for that: its cost was then [ladder.Recipe].
+	Changed   []string      `json:"changed,omitempty"`
+	Confirmed []string      `json:"confirmed,omitempty"` // edited documents whose text the program has saved
+	Began     time.Time     `json:"began"`
+	Took      time.Duration `json:"took_ns"`
 	// Checked are the values of the checks of the plugin, in their order; nil before any.
 	Checked []checklist.Values `json:"checked,omitempty"`
 	// Survived is the first line about an out-of-memory, or another failure, after which the program went on.

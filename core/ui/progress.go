@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
@@ -121,6 +122,9 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	if changes := last.Plan.Changes(); changes != "as asked" {
 		s += ": " + changes
 	}
+	if len(last.Outcome.Changed) > 0 && last.Plan.Cost < ladder.Recipe {
+		s += fmt.Sprintf(" (its cost was %v, not %v)", ladder.Recipe, last.Plan.Cost)
+	}
 	if peak := last.Outcome.Peak; peak > 0 {
 		s += " · measured peak " + peakText(ended, peak, last.Outcome.PeakIs) + with(last.Outcome.PeakWith)
 		if e := largest(&last.Plan); e > 0 && last.Outcome.PeakIs == run.Used {
@@ -134,6 +138,9 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	for _, m := range last.Misread() {
 		p.line("%s the program reports %s %s, and launch read %s from the command: the global batch that launch printed "+
 			"is wrong", p.yellow("note:"), m.Knob, m.Said, m.To)
+	}
+	for _, changed := range last.Outcome.Changed {
+		p.line("%s another training than attempt 1 began: %s", p.yellow("note:"), changed)
 	}
 	if short := last.Outcome.Short; short != "" {
 		p.line("%s %s", p.yellow("note:"), short)

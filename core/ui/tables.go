@@ -223,6 +223,9 @@ func (p Printer) outcome(out *run.Outcome) {
 	if out.Short != "" {
 		p.line("      %s", out.Short)
 	}
+	for _, changed := range out.Changed {
+		p.line("      another training: %s", changed)
+	}
 	p.passedOver("      ", out)
 	if out.Saved != nil {
 		if out.Saved.Iteration > 0 {
