@@ -112,8 +112,9 @@ func (a attempt) another(s oom.State) []advice.Advice {
 	if len(how) == 0 {
 		return nil
 	}
-	return []advice.Advice{{Name: "another training", Weight: advice.Fails, What: "this attempt trains otherwise than the " +
-		"one before it: " + strings.Join(how, "; "), Evidence: how,
+	return []advice.Advice{{Name: "another training", Weight: advice.Fails, Told: true,
+		What: "this attempt trains otherwise than the one " +
+			"before it: " + strings.Join(how, "; "), Evidence: how,
 		Change: "set what follows the micro-batch to a fixed value, or allow no smaller one: --allow none"}}
 }
 
