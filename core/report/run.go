@@ -378,7 +378,7 @@ func ladderOf(l ladder.Ladder, at string, shared int, room unit.Bytes, all []tri
 				g.Estimate = bytesNum(fmt.Sprintf("%s.rungs.%d.estimates.%d.items.*.bytes", at, i, shared), e.Total())
 			}
 			if room > 0 {
-				g.Verdict = ladder.Judge(e, room).String()
+				g.Verdict = ladder.Told(e, room).String()
 			}
 		}
 		d.Rungs = append(d.Rungs, g)

@@ -53,12 +53,12 @@ func (r *Run) Alternatives(p *Plan) (out []Alternative) {
 	return out
 }
 
-// judge is [ladder.Judge] in the room of the run; without a device nothing is known.
+// judge is [ladder.Told] in the room of the run; without a device nothing is known.
 func (r *Run) judge(e mem.Estimate) ladder.Verdict {
 	if r.Room == 0 {
 		return ladder.Unknown
 	}
-	return ladder.Judge(e, r.Room)
+	return ladder.Told(e, r.Room)
 }
 
 // alone returns the estimate and the verdict of the largest phase if shared rung s were the only change.

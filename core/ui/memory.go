@@ -83,7 +83,7 @@ func (p Printer) rows(v View) (out []barRow) {
 		if c.Rung == v.Run.Ladders.Ladder(c.Phase).Asked { // the change is on the shared ladder
 			name = v.Plan.Shared.Name
 		}
-		verdict := ladder.Judge(asked, v.Run.Room)
+		verdict := ladder.Told(asked, v.Run.Room)
 		if v.Run.Room == 0 {
 			verdict = ladder.Unknown
 		}
@@ -130,6 +130,12 @@ func (p Printer) fitText(e mem.Estimate, verdict ladder.Verdict, room unit.Bytes
 	case ladder.Fits:
 		return p.green("fits") + fmt.Sprintf(", %v left", left)
 	case ladder.May:
+		switch {
+		case left >= 0:
+			return p.yellow("may not fit") + fmt.Sprintf(", %v left, but all of the estimate is a guess", left)
+		case e.AtMost != "":
+			return p.yellow("may not fit") + fmt.Sprintf(", up to %v too much: %s", -left, e.AtMost)
+		}
 		return p.yellow("may not fit") + fmt.Sprintf(", %v too much, but part of the estimate is a guess", -left)
 	case ladder.Not:
 		return p.red("cannot fit") + fmt.Sprintf(", %v too much", -left)
@@ -344,7 +350,10 @@ func certainText(e mem.Estimate) string {
 			other += it.Bytes
 		}
 	}
-	out := []string{fmt.Sprintf("%v counted", counted)}
+	var out []string
+	if counted != 0 {
+		out = append(out, fmt.Sprintf("%v counted", counted))
+	}
 	if other != 0 {
 		out = append(out, fmt.Sprintf("%v by a rule or a measurement", other))
 	}

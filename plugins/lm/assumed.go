@@ -70,6 +70,14 @@ func (t *training) warnAssumed() {
 	t.warn("packages were not found in the command's Python: the estimate assumes %s, and refuses nothing", taken)
 }
 
+// assumes is why the estimate is for the largest case; "" if it is for this one.
+func (t *training) assumes() string {
+	if !t.atMost {
+		return ""
+	}
+	return "the rows may be shorter than is assumed"
+}
+
 // doubted marks an estimate that takes a version for granted, or the length of the rows: these lines refuse nothing. Where the command's Python is not on
 // this machine it cannot run here, and nothing can be refused that would.
 func (t *training) doubted(e mem.Tensors) mem.Tensors {
