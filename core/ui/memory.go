@@ -25,8 +25,20 @@ func (v View) moved(c run.Choice) bool {
 	return c.Rung != v.Run.Ladders.Ladder(c.Phase).Asked || v.Plan.Shared.Rung != v.Run.Ladders.Shared.Asked
 }
 
-// answer is what happens to the job, in one sentence.
+// answer is what happens to the command, in one line. At what it stops comes first.
 func (p Printer) answer(v View) string {
+	how := p.runs(v)
+	switch stops := v.Run.Job.StopsAt(); {
+	case v.Missing != nil:
+		return p.red("it stops as it begins") + "; with its script, " + how
+	case len(stops) > 0:
+		return p.red("it would stop: ") + stops[0] + "; without that, " + how
+	}
+	return how
+}
+
+// runs is what happens to the job, in one sentence.
+func (p Printer) runs(v View) string {
 	verdict, n := v.Plan.Verdict(), len(v.Plan.Edits)
 	if v.Stop != nil {
 		return p.red("nothing would be started: no change that is allowed makes it fit")
