@@ -118,6 +118,9 @@ func planTyped(p *intake.Reading, say ui.Printer, asJSON bool) error {
 			return err
 		}
 	} else {
+		if why := missingScript(p.Command); why != nil {
+			say.Line("it stops as it begins: %v", why)
+		}
 		for _, w := range p.Warnings {
 			say.Warn("%s", w)
 		}

@@ -62,6 +62,9 @@ func wrap(ctx context.Context, s settings, args []string) error {
 		return err
 	}
 	defer func() { p.Close() }()
+	if why := missingScript(p.Command); why != nil {
+		say.Warn("%v", why)
+	}
 	clearLeftovers(s, say)
 	if p.Err != nil {
 		return p.Err
@@ -201,7 +204,7 @@ func explainTyped(s settings, p *intake.Reading, say ui.Printer, x *attempt.Exec
 // view returns the first plan of a command, for printing.
 func view(p *intake.Reading) ui.View {
 	v := ui.View{Run: p.Run, Device: p.Room.Device, Limit: p.Room.Limit(), Warnings: p.Warnings, Truths: p.Job.Truths,
-		Declaration: p.Declaration}
+		Declaration: p.Declaration, Missing: missingScript(p.Command)}
 	v.Plan, v.Stop = p.Run.First()
 	return v
 }
@@ -296,6 +299,7 @@ func finish(
 	ctx context.Context, s settings, r *run.Run, rec *record.Record, say ui.Printer, who *identified, setup attempt.Setup,
 ) error {
 	setup.Options, setup.Job, setup.Priced, setup.Differs = s.options(), r.Job, cmp.Or(r.Priced, r.Ladders), r.Differs
+	setup.Deviates = r.Changed
 	setup.Own = screen.NewPatient(say.W)
 	say.W = setup.Own
 	say = s.share(say, &setup)

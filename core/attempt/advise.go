@@ -13,6 +13,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/observe"
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -88,7 +89,7 @@ func (x *Executor) tellInTime(a attempt, l *listener, watch *observe.Watch, bega
 			seen := x.seen(l, watch)
 			seen.Retries, seen.Short = int(l.retried.Load()), unit.Bytes(l.short.Load())
 			seen.Ahead = notYet(a.priced, watch.Course().Phases, x.Setup.Room.Size())
-			for _, one := range found.Look(seen, time.Since(began)) {
+			for _, one := range slices.Concat(found.Look(seen, time.Since(began)), a.another(l.detector.State())) {
 				if one = x.withStop(one); x.tell(one) {
 					l.told = append(l.told, one)
 					x.Tell(one)
@@ -100,6 +101,21 @@ func (x *Executor) tellInTime(a attempt, l *listener, watch *observe.Watch, bega
 		close(end)
 		<-done
 	})
+}
+
+// another is the advice to stop a training that is another one than the run began.
+func (a attempt) another(s oom.State) []advice.Advice {
+	if a.changed == nil {
+		return nil
+	}
+	how := a.changed(s)
+	if len(how) == 0 {
+		return nil
+	}
+	return []advice.Advice{{Name: "another training", Weight: advice.Fails, Told: true,
+		What: "this attempt trains otherwise than the one " +
+			"before it: " + strings.Join(how, "; "), Evidence: how,
+		Change: "set what follows the micro-batch to a fixed value, or allow no smaller one: --allow none"}}
 }
 
 // mostTold bounds how many lines of advice a run prints while it goes on.

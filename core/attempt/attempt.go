@@ -86,6 +86,8 @@ type Setup struct {
 	Signals Signals // may be nil
 	// Differs returns why the program, by its own reports, does not make the training of the plan; "" if it does.
 	Differs func(*run.Plan, *run.Outcome) string
+	// Deviates returns how the program's training differs, by its own reports, from that of an earlier attempt. May be nil.
+	Deviates func(*run.Plan, *run.Outcome) []string
 	// StopIn is how long the program may take to stop when launch itself ends it; 0: Grace.
 	StopIn time.Duration
 	// Settle waits for work that may overlap the program but must end before launch exits. May be nil.
@@ -174,6 +176,8 @@ type attempt struct {
 	scale  float64
 	// differs is Setup.Differs for this plan; nil if that does not matter.
 	differs func(oom.State) string
+	// changed is Setup.Deviates for this plan; nil if that does not matter.
+	changed func(oom.State) []string
 }
 
 // AsTyped runs a command that no plugin recognised: one attempt, without edits or settings. output is the file with the

@@ -15,6 +15,7 @@ import (
 	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/private"
@@ -112,11 +113,17 @@ func all(edits []config.Edit, holds func(config.Edit) bool) bool {
 func (x *Executor) attemptOf(p *run.Plan, c job.Command, from, dir string) attempt {
 	a := attempt{command: c, roots: x.roots.In(from), signs: x.Job.Signs, dir: dir, trial: p.Trial,
 		batch: p.Batch, steps: x.Job.Rehearsal.Steps, status: x.planned(p)}
+	a.signs.Lines = append(slices.Clip(a.signs.Lines), job.RateSigns()...)
 	if p.Trial == "" {
 		a.total = totalOf(x.Job)
 		a.resume, a.scale = p.Resume, p.Scale(x.Job.Signs)
 		a.differs = func(s oom.State) string {
 			return x.Differs(p, &run.Outcome{Settings: s.Settings, Total: s.Total})
+		}
+		if x.Deviates != nil && p.Attempt > 1 && p.Cost < ladder.Recipe {
+			a.changed = func(s oom.State) []string {
+				return x.Deviates(p, &run.Outcome{Settings: s.Settings, Total: s.Total, Rates: s.Rates})
+			}
 		}
 	}
 	if p.Resume != nil {

@@ -121,14 +121,15 @@ func settings(f Facts) (out []Line) {
 		}
 		return out
 	}
-	for _, w := range f.Job.Faults {
+	stops := f.Job.StopsAt()
+	for _, w := range stops {
 		out = append(out, one(Problem, "", "%s", w)...)
 	}
 	if len(out) == 0 {
 		out = one(OK, "", "launch knows none at which the program would stop")
 	}
 	for _, w := range slices.Concat(f.Job.Warnings, f.Warnings) {
-		if !slices.Contains(f.Job.Faults, w) {
+		if !slices.Contains(stops, w) {
 			out = append(out, one(Note, "", "%s", w)...)
 		}
 	}

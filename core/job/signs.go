@@ -32,7 +32,18 @@ const (
 	// Metric has the group "value": a value of the metric that the sign names; and "step", its step, if the line has that.
 	// Without that group it is the last iteration of Progress.
 	Metric SignKind = "metric"
+	Rate   SignKind = "rate" // group "value": the learning rate; launch's own ([RateSigns])
 )
+
+// RateSigns find the learning rate as programs print it, so that two attempts can be compared. Each has a literal of
+// four characters, so that most lines are not searched.
+func RateSigns() (signs []Sign) {
+	const value = `\s*[:=]?\s*\[?(?P<value>\d*\.?\d+(?:[eE][-+]?\d+)?)`
+	for _, name := range []string{`(?i)\blearning[ _-]?rate\b["']?`, `(?i) lr=`, `(?i) lr `, `(?i)\blr: `, `(?i)'lr'`, `(?i)"lr"`} {
+		signs = append(signs, Sign{Kind: Rate, Pattern: name + value})
+	}
+	return signs
+}
 
 // A Sign is one pattern over the lines that a program prints, or writes to its log.
 type Sign struct {

@@ -34,6 +34,15 @@ func Judge(e mem.Estimate, room unit.Bytes) Verdict {
 	return May
 }
 
+// Told is the verdict that people and scripts are given: that of [Judge], but nothing fits by a guess alone.
+func Told(e mem.Estimate, room unit.Bytes) Verdict {
+	v := Judge(e, room)
+	if v == Fits && e.GuessAlone() {
+		return May
+	}
+	return v
+}
+
 // A Query asks for a rung.
 type Query struct {
 	From     int // the first rung to consider

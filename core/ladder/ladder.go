@@ -27,6 +27,9 @@ type Rung struct {
 	Name  string        `json:"name"` // "micro-batch 8 × accumulation 2"
 	Edits []config.Edit `json:"edits,omitempty"`
 	Cost  Cost          `json:"cost"`
+	// Why is the reason of a cost that its name does not show: what the change does beside saving memory, and where the
+	// program's source has it.
+	Why string `json:"why,omitempty"`
 	// Slowdown is the expected time relative to the job as asked; 1 where nobody knows.
 	Slowdown float64 `json:"slowdown,omitempty"`
 	// Values are the knobs that the rung sets, as whole numbers, for the invariants to be checked on.

@@ -68,6 +68,9 @@ type Estimate struct {
 	// Reserved is what the caching allocator comes to hold on a card with room for all it caches
 	// (torch.cuda.max_memory_reserved): the phase needs less of it, as its lines say. 0 where that is not known.
 	Reserved unit.Bytes `json:"reserved_bytes,omitempty"`
+	// AtMost is why the need may well be smaller: the lines that nothing vouches for are for the largest case. "" if they
+	// are for this one.
+	AtMost string `json:"at_most,omitempty"`
 	// Learned names the receipts that corrected it; empty where it is as priced.
 	Learned []string `json:"learned,omitempty"`
 }
@@ -116,6 +119,9 @@ func (e Estimate) Vouched() unit.Bytes {
 	}
 	return sum
 }
+
+// GuessAlone reports whether a guess is all that is known: no line was counted, and no measurement vouches for the rest.
+func (e Estimate) GuessAlone() bool { return e.Known() && e.Certain() <= 0 && e.Vouched() < e.Total() }
 
 // Of is the sum of the lines of one kind.
 func (e Estimate) Of(k Kind) unit.Bytes {

@@ -93,6 +93,7 @@ type State struct {
 	Peak        unit.Bytes
 	Settings    map[string]string // knob: value, as the program confirmed it
 	Metrics     metric.Set
+	Rates       *metric.Track // the learning rate
 	Events      int
 	outer       string // the phase to which PhaseEnd returns
 	Announced   int64  // the total of a Started sign; 0 for none
@@ -271,7 +272,7 @@ var grouping = strings.NewReplacer(",", "", "_", "", " ", "")
 // event records a sign.
 func (s *stream) event(e Event, number int, text string) {
 	e.Line = Line{Stream: s.name, Number: number, Text: text}
-	if (e.Kind == job.Metric || e.Kind == checked || e.Kind == job.SavedState) && e.Step == metric.NoStep {
+	if (e.Kind == job.Metric || e.Kind == job.Rate || e.Kind == checked || e.Kind == job.SavedState) && e.Step == metric.NoStep {
 		e.Step = s.iteration()
 	}
 	if e.Kind == checked {
@@ -378,7 +379,25 @@ func (t *State) take(e Event) {
 		t.Settings[e.Knob] = e.Value
 	case job.Metric:
 		t.measure(e)
+	case job.Rate:
+		t.rate(e)
 	}
+}
+
+// rate adds a learning rate. Where steps count from the beginning again, as in an epoch's bar, it has no place.
+func (t *State) rate(e Event) {
+	v, err := metric.Parse(e.Value)
+	step := e.Step
+	if !t.Moved && step <= 0 {
+		step = metric.NoStep
+	}
+	if err != nil || t.restarts || t.Moved && step == metric.NoStep {
+		return
+	}
+	if t.Rates == nil {
+		t.Rates = &metric.Track{}
+	}
+	t.Rates.Add(metric.Point{Value: v, Step: step})
 }
 
 // measure adds a value of a metric. What is no number is none: a pattern may match more than its author meant.
@@ -443,12 +462,13 @@ func (d *Detector) State() State {
 // now is the state of a stream, with the signs of a record that is not known to be complete.
 func (s *stream) now() State {
 	t := s.state
+	t.Rates = t.Rates.Clone()
 	t.Settings, t.Metrics, t.Checks = maps.Clone(t.Settings), maps.Clone(t.Metrics), slices.Clone(t.Checks)
 	for i, v := range t.Checks {
 		t.Checks[i] = v.Clone()
 	}
 	s.record.matchWith(s.d, func(e Event) {
-		if (e.Kind == job.Metric || e.Kind == checked) && e.Step == metric.NoStep {
+		if (e.Kind == job.Metric || e.Kind == job.Rate || e.Kind == checked) && e.Step == metric.NoStep {
 			e.Step = s.iteration()
 		}
 		e.Line.Text = string(s.record.text)
@@ -495,6 +515,9 @@ func (d *Detector) state() State {
 		out.Survived = max(out.Survived, t.Survived)
 		if out.SurvivedLine == "" || t.SurvivedLine != "" && s.name == Log {
 			out.SurvivedLine = t.SurvivedLine
+		}
+		if t.Rates != nil && (out.Rates == nil || s.name == Log) {
+			out.Rates = t.Rates
 		}
 		out.Peak = max(out.Peak, t.Peak)
 		out.Events = max(out.Events, t.Events)

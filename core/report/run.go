@@ -264,7 +264,8 @@ func attemptOf(t tried, running bool) Attempt {
 	if out.Doubtful != "" {
 		add(Fact{Name: run.Doubtful, Value: out.Doubtful})
 	}
-	for _, why := range []string{out.Cause, out.Doubt, out.Untaken, out.Left, out.Short} {
+	for _, why := range []string{out.Cause, out.Doubt, out.Untaken, out.Left, out.Short,
+		strings.Join(out.Changed, "; ")} {
 		if why != "" {
 			add(Fact{Name: "ended by", Value: why})
 		}
@@ -392,7 +393,7 @@ func ladderOf(l ladder.Ladder, at string, shared int, room unit.Bytes, all []tri
 				g.Estimate = bytesNum(fmt.Sprintf("%s.rungs.%d.estimates.%d.items.*.bytes", at, i, shared), e.Total())
 			}
 			if room > 0 {
-				g.Verdict = ladder.Judge(e, room).String()
+				g.Verdict = ladder.Told(e, room).String()
 			}
 		}
 		d.Rungs = append(d.Rungs, g)

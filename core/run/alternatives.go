@@ -17,6 +17,8 @@ type Alternative struct {
 	Verdict  ladder.Verdict `json:"-"`                  // unknown without a device
 	Slowdown float64        `json:"slowdown,omitempty"` // expected time relative to the job as asked; 0: nobody knows
 	Why      string         `json:"why"`
+	// Because is the reason of its cost, where it has one: [ladder.Rung.Why].
+	Because string `json:"cost_because,omitempty"`
 	// Near: it is the first rung above or below the one that is taken, so that a person wants to see it.
 	Near bool `json:"-"`
 }
@@ -31,7 +33,7 @@ func (r *Run) Alternatives(p *Plan) (out []Alternative) {
 				continue
 			}
 			e := r.correct(c.Phase, p.Shared.Rung, rung.At(p.Shared.Rung))
-			a := Alternative{Phase: c.Phase, Name: rung.Name, Cost: rung.Cost, Estimate: e,
+			a := Alternative{Phase: c.Phase, Name: rung.Name, Cost: rung.Cost, Because: rung.Why, Estimate: e,
 				Verdict: r.judge(e), Slowdown: rung.Slowdown, Near: i == c.Rung-1 || i == c.Rung+1}
 			a.Why = r.untaken(a, l.Asked-i, c.Rung-i, c)
 			out = append(out, a)
@@ -42,7 +44,8 @@ func (r *Run) Alternatives(p *Plan) (out []Alternative) {
 		if s == p.Shared.Rung || s == shared.Asked {
 			continue
 		}
-		a := Alternative{Phase: ladder.Shared, Name: rung.Name, Cost: rung.Cost, Slowdown: rung.Slowdown, Near: true}
+		a := Alternative{Phase: ladder.Shared, Name: rung.Name, Cost: rung.Cost, Because: rung.Why, Slowdown: rung.Slowdown,
+			Near: true}
 		a.Estimate, a.Verdict = r.alone(s)
 		a.Why = r.untaken(a, shared.Asked-s, p.Shared.Rung-s, p.Shared)
 		out = append(out, a)
@@ -50,12 +53,12 @@ func (r *Run) Alternatives(p *Plan) (out []Alternative) {
 	return out
 }
 
-// judge is [ladder.Judge] in the room of the run; without a device nothing is known.
+// judge is [ladder.Told] in the room of the run; without a device nothing is known.
 func (r *Run) judge(e mem.Estimate) ladder.Verdict {
 	if r.Room == 0 {
 		return ladder.Unknown
 	}
-	return ladder.Judge(e, r.Room)
+	return ladder.Told(e, r.Room)
 }
 
 // alone returns the estimate and the verdict of the largest phase if shared rung s were the only change.

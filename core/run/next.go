@@ -30,6 +30,18 @@ func (r *Run) First() (*Plan, *Stop) {
 
 // Next returns the plan for the next attempt or, if there is to be none, why not. It reads nothing but the run.
 func (r *Run) Next() (*Plan, *Stop) {
+	p, stop := r.next()
+	if p != nil && r.Room > 0 { // decided; from here on it is only shown
+		for i, c := range p.Choices {
+			if c.Verdict == ladder.Fits {
+				p.Choices[i].Verdict = ladder.Told(c.Estimate, r.Room)
+			}
+		}
+	}
+	return p, stop
+}
+
+func (r *Run) next() (*Plan, *Stop) {
 	switch last := r.Last(); {
 	case last == nil:
 		p, stop := r.first()
@@ -284,15 +296,16 @@ func (r *Run) plan(s int, picks map[string]ladder.Pick) *Plan {
 	shared := r.Ladders.Shared.Rungs[s]
 	p := &Plan{
 		Attempt: r.number(), Room: r.Room,
-		Shared: Choice{Phase: ladder.Shared, Rung: s, Name: shared.Name, Cost: shared.Cost},
-		Edits:  slices.Clone(shared.Edits), Cost: shared.Cost,
+		Shared: Choice{Phase: ladder.Shared, Rung: s, Name: shared.Name, Cost: shared.Cost,
+			Why: shared.Why},
+		Edits: slices.Clone(shared.Edits), Cost: shared.Cost,
 	}
 	rungs := map[string]int{}
 	for _, l := range r.Ladders.Phases {
 		pick := picks[l.Phase]
 		rung := l.Rungs[pick.Rung]
 		rungs[l.Phase] = pick.Rung
-		p.Choices = append(p.Choices, Choice{l.Phase, pick.Rung, rung.Name, rung.Cost, pick.Estimate, pick.Verdict})
+		p.Choices = append(p.Choices, Choice{l.Phase, pick.Rung, rung.Name, rung.Cost, rung.Why, pick.Estimate, pick.Verdict})
 		p.Edits = append(p.Edits, rung.Edits...)
 		p.Cost = max(p.Cost, rung.Cost)
 	}
@@ -508,7 +521,7 @@ func (r *Run) usedUp(last *Attempt) *Stop {
 		if p == nil || p.Verdict() == ladder.Not || p.Cost < c {
 			continue
 		}
-		stop.Beyond = &Beyond{Name: p.onDevice(), Cost: c, Flag: "--allow " + c.String(),
+		stop.Beyond = &Beyond{Name: p.onDevice(), Cost: c, Flag: "--allow " + c.String(), Why: p.CostsBecause(),
 			Over: r.state() != nil && r.readable(p) == nil}
 		return stop
 	}

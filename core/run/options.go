@@ -74,7 +74,7 @@ func (r *Run) option(out []Option, last *Attempt, phase string, l *ladder.Ladder
 		return out
 	}
 	o.Estimate = r.correct(phase, s, rung.At(s))
-	o.Verdict = ladder.Judge(o.Estimate, r.room())
+	o.Verdict = ladder.Told(o.Estimate, r.room())
 	o.Allowed = o.Cost <= r.Limits.Allow
 	return append(out, o)
 }

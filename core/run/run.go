@@ -134,12 +134,17 @@ type Outcome struct {
 	Doubtful string `json:"doubtful,omitempty"`
 	// Rate is the speed in samples of the global batch per second, from its first report of progress to its last;
 	// absent if there were too few reports.
-	Rate      float64           `json:"samples_per_second,omitempty"`
-	Settings  map[string]string `json:"settings,omitempty"`  // of knobs, as the program printed them
-	Metrics   metric.Set        `json:"metrics,omitempty"`   // as the program reported them
-	Confirmed []string          `json:"confirmed,omitempty"` // edited documents whose text the program has saved
-	Began     time.Time         `json:"began"`
-	Took      time.Duration     `json:"took_ns"`
+	Rate     float64           `json:"samples_per_second,omitempty"`
+	Settings map[string]string `json:"settings,omitempty"` // of knobs, as the program printed them
+	Metrics  metric.Set        `json:"metrics,omitempty"`  // as the program reported them
+	// Rates are learning rates, as the program reported them.
+	Rates *metric.Track `json:"learning_rates,omitempty"`
+	// Changed is how its training differs from that of an earlier attempt, by the program's own reports, though the plan
+	// did not ask for that: its cost was then [ladder.Recipe].
+	Changed   []string      `json:"changed,omitempty"`
+	Confirmed []string      `json:"confirmed,omitempty"` // edited documents whose text the program has saved
+	Began     time.Time     `json:"began"`
+	Took      time.Duration `json:"took_ns"`
 	// Checked are the values of the checks of the plugin, in their order; nil before any.
 	Checked []checklist.Values `json:"checked,omitempty"`
 	// Survived is the first line about an out-of-memory, or another failure, after which the program went on.
@@ -156,7 +161,8 @@ type Choice struct {
 	Rung     int            `json:"rung"`
 	Name     string         `json:"name"`
 	Cost     ladder.Cost    `json:"cost"`
-	Estimate mem.Estimate   `json:"estimate"` // corrected by what this run has measured
+	Why      string         `json:"why,omitempty"` // the reason of its cost; [ladder.Rung.Why]
+	Estimate mem.Estimate   `json:"estimate"`      // corrected by what this run has measured
 	Verdict  ladder.Verdict `json:"verdict"`
 }
 
@@ -241,6 +247,8 @@ type Beyond struct {
 	Name string      `json:"name"`
 	Cost ladder.Cost `json:"cost"`
 	Flag string      `json:"flag"` // the flag that allows it
+	// Why is the reason of the cost, where the rung has one.
+	Why string `json:"why,omitempty"`
 	// Over: it starts over, because the newest state of the run cannot be read with it.
 	Over bool `json:"starts_over,omitempty"`
 }
@@ -363,6 +371,16 @@ func (p *Plan) Changes() string {
 	default:
 		return device + "; " + p.Host.Name
 	}
+}
+
+// CostsBecause is the reason why the plan costs what it does, where a rung has one.
+func (p *Plan) CostsBecause() string {
+	for _, c := range append([]Choice{p.Shared}, p.Choices...) {
+		if c.Why != "" && c.Cost == p.Cost {
+			return c.Why
+		}
+	}
+	return ""
 }
 
 // onDevice names the rungs of the ladders for the device's memory.

@@ -32,6 +32,7 @@ func (r *Run) contradict(p *Plan, o *Outcome) {
 		o.Ending, o.Untaken, o.Lied, o.Silent = Failed, why, false, false
 		o.Cause = "it ran without the settings of the plan: " + why
 	}
+	o.Changed = r.Changed(p, o)
 	if o.Ending != Succeeded || !r.Job.Signs.Has(job.Progress) {
 		return
 	}

@@ -21,6 +21,7 @@ type Quote struct {
 	Plugin string `json:"plugin,omitempty"` // "": no plugin recognised the command, and nothing else is known
 	// Verdict is "fits", "may not fit", "cannot fit" or "unknown".
 	Verdict string      `json:"verdict,omitempty"`
+	Open    bool        `json:"open,omitempty"` // it may not fit, and that is as little known as that it does
 	Rung    string      `json:"rung,omitempty"` // of the phase that needs most
 	Cost    ladder.Cost `json:"cost"`
 	Asked   unit.Bytes  `json:"asked_bytes,omitempty"` // of the fullest phase as asked; 0: unknown
@@ -49,6 +50,7 @@ type planned struct {
 	Device  *struct{ Name, Kind string } `json:"device"`
 	Room    *unit.Bytes                  `json:"room_bytes"`
 	Verdict string                       `json:"verdict"`
+	Fits    *bool                        `json:"fits"`
 	Phases  []struct {
 		Phase, Rung    string
 		Asked, Planned estimate
@@ -91,7 +93,7 @@ func ReadQuote(trial int, doc []byte) (Quote, error) {
 		return Quote{}, fmt.Errorf("the plan of trial %d has version %d: another launch wrote it", trial, d.Version)
 	}
 	q := Quote{Trial: trial, Plugin: d.Plugin, Verdict: d.Verdict, Cost: d.Cost, Steps: d.Steps, Exclusive: d.Exclusive,
-		Edits: d.Edits, Ranks: d.Ranks, Resumes: d.Resumes}
+		Edits: d.Edits, Ranks: d.Ranks, Resumes: d.Resumes, Open: d.Fits == nil && d.Verdict == ladder.May.String()}
 	if d.Room != nil {
 		q.Room = *d.Room
 	}

@@ -1,6 +1,8 @@
 package ui
 
 import (
+	"slices"
+
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
@@ -80,6 +82,14 @@ type BatchDoc struct {
 	Planned int64 `json:"planned"`
 }
 
+// open reports whether what may not fit is at most as large as its estimate, or fits by a guess alone: that it does not
+// fit is then as little known as that it does.
+func (v View) open() bool {
+	return !slices.ContainsFunc(v.Plan.Choices, func(c run.Choice) bool {
+		return c.Verdict == ladder.May && c.Estimate.AtMost == "" && c.Estimate.Total() > v.Run.Room
+	})
+}
+
 // Document returns the JSON document of a view. command and env are what would be run.
 func (v View) Document(command []string, env map[string]string) PlanDocument {
 	j := v.Run.Job
@@ -135,6 +145,9 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 	if worst != ladder.Unknown {
 		fits := worst == ladder.Fits
 		d.Fits = &fits
+	}
+	if worst == ladder.May && v.open() { // nothing is known against it
+		d.Fits = nil
 	}
 	return d.Complete()
 }

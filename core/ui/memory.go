@@ -25,8 +25,20 @@ func (v View) moved(c run.Choice) bool {
 	return c.Rung != v.Run.Ladders.Ladder(c.Phase).Asked || v.Plan.Shared.Rung != v.Run.Ladders.Shared.Asked
 }
 
-// answer is what happens to the job, in one sentence.
+// answer is what happens to the command, in one line. At what it stops comes first.
 func (p Printer) answer(v View) string {
+	how := p.runs(v)
+	switch stops := v.Run.Job.StopsAt(); {
+	case v.Missing != nil:
+		return p.red("it stops as it begins") + "; with its script, " + how
+	case len(stops) > 0:
+		return p.red("it would stop: ") + stops[0] + "; without that, " + how
+	}
+	return how
+}
+
+// runs is what happens to the job, in one sentence.
+func (p Printer) runs(v View) string {
 	verdict, n := v.Plan.Verdict(), len(v.Plan.Edits)
 	if v.Stop != nil {
 		return p.red("nothing would be started: no change that is allowed makes it fit")
@@ -83,7 +95,7 @@ func (p Printer) rows(v View) (out []barRow) {
 		if c.Rung == v.Run.Ladders.Ladder(c.Phase).Asked { // the change is on the shared ladder
 			name = v.Plan.Shared.Name
 		}
-		verdict := ladder.Judge(asked, v.Run.Room)
+		verdict := ladder.Told(asked, v.Run.Room)
 		if v.Run.Room == 0 {
 			verdict = ladder.Unknown
 		}
@@ -130,6 +142,12 @@ func (p Printer) fitText(e mem.Estimate, verdict ladder.Verdict, room unit.Bytes
 	case ladder.Fits:
 		return p.green("fits") + fmt.Sprintf(", %v left", left)
 	case ladder.May:
+		switch {
+		case left >= 0:
+			return p.yellow("may not fit") + fmt.Sprintf(", %v left, but all of the estimate is a guess", left)
+		case e.AtMost != "":
+			return p.yellow("may not fit") + fmt.Sprintf(", up to %v too much: %s", -left, e.AtMost)
+		}
 		return p.yellow("may not fit") + fmt.Sprintf(", %v too much, but part of the estimate is a guess", -left)
 	case ladder.Not:
 		return p.red("cannot fit") + fmt.Sprintf(", %v too much", -left)
@@ -283,6 +301,13 @@ func (p Printer) alternatives(v View) {
 	if n := len(all) - len(list); n > 0 {
 		p.line("  %d more: launch plan --verbose", n)
 	}
+	var told []string
+	for _, a := range all {
+		if why := fmt.Sprintf("cost %v: %s", a.Cost, a.Because); a.Because != "" && !slices.Contains(told, why) {
+			told = append(told, why)
+			p.line("%s %s", p.yellow("note:"), why)
+		}
+	}
 }
 
 // certainty writes how much of each estimate is counted and how much is guessed, and which receipts corrected it.
@@ -337,7 +362,10 @@ func certainText(e mem.Estimate) string {
 			other += it.Bytes
 		}
 	}
-	out := []string{fmt.Sprintf("%v counted", counted)}
+	var out []string
+	if counted != 0 {
+		out = append(out, fmt.Sprintf("%v counted", counted))
+	}
 	if other != 0 {
 		out = append(out, fmt.Sprintf("%v by a rule or a measurement", other))
 	}

@@ -39,6 +39,8 @@ type View struct {
 	Truths   []string // those of the job that are to be printed
 	// Declaration is the path of the file that declares the job's settings, as the user would type it; "" if none does.
 	Declaration string
+	// Missing is an error where the command's script is not there.
+	Missing error
 	// Verbose adds every line of the estimates, and every rung that is not taken.
 	Verbose bool
 }
@@ -48,6 +50,9 @@ type View struct {
 func (p Printer) Plan(v View) {
 	p = p.fitted()
 	j := v.Run.Job
+	if v.Missing != nil {
+		p.line("%s %v", p.red("it stops as it begins:"), v.Missing)
+	}
 	p.line("%s", p.bold(v.title()))
 	p.line("%s", deviceLine(v))
 	if v.Plan != nil {
@@ -278,7 +283,11 @@ func (p Printer) asked(j *job.Job) {
 func (p Printer) Stop(r *run.Run, s *run.Stop) {
 	p.line("%s %s", p.red("stopped:"), s.Why)
 	if b := s.Beyond; b != nil {
-		p.line("  next rung: %s (cost: %s); %s allows it", b.Name, b.Cost, b.Flag)
+		why := ""
+		if b.Why != "" {
+			why = ", because " + b.Why
+		}
+		p.line("  next rung: %s (cost: %s%s); %s allows it", b.Name, b.Cost, why, b.Flag)
 	}
 	if a := s.Absent; a != nil {
 		allow := ""

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
@@ -44,6 +45,9 @@ func (p Printer) Starting(plan *run.Plan, first bool) {
 		why = " (" + plan.Host.Why + ")"
 	}
 	p.line("attempt %d: %s%s", plan.Attempt, p.bold(what), why)
+	if why := plan.CostsBecause(); why != "" {
+		p.line("%s its cost is %v: %s", p.yellow("note:"), plan.Cost, why)
+	}
 }
 
 // Ended writes one line with the cause of an attempt's end. The summary reports a success.
@@ -120,6 +124,9 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	if changes := last.Plan.Changes(); changes != "as asked" {
 		s += ": " + changes
 	}
+	if len(last.Outcome.Changed) > 0 && last.Plan.Cost < ladder.Recipe {
+		s += fmt.Sprintf(" (its cost was %v, not %v)", ladder.Recipe, last.Plan.Cost)
+	}
 	if peak := last.Outcome.Peak; peak > 0 {
 		s += " · measured peak " + peakText(ended, peak, last.Outcome.PeakIs) + with(last.Outcome.PeakWith)
 		if e := largest(&last.Plan); e > 0 && last.Outcome.PeakIs == run.Used {
@@ -142,6 +149,9 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	for _, m := range last.Misread() {
 		p.line("%s the program reports %s %s, and launch read %s from the command: the global batch that launch printed "+
 			"is wrong", p.yellow("note:"), m.Knob, m.Said, m.To)
+	}
+	for _, changed := range last.Outcome.Changed {
+		p.line("%s another training than attempt 1 began: %s", p.yellow("note:"), changed)
 	}
 	if short := last.Outcome.Short; short != "" && short != last.Outcome.Doubtful {
 		p.line("%s %s", p.yellow("note:"), short)

@@ -437,7 +437,7 @@ func SweepPlan(s sweep.Spec, trials []sweep.Trial, quotes []sweep.Quote) SweepPl
 	for i, t := range trials[:min(len(trials), len(quotes))] {
 		q := quotes[i]
 		d.Rows = append(d.Rows, QuoteDoc{t, q})
-		d.Fits = d.Fits && q.Stop == "" && (q.Verdict == "fits" || q.Verdict == "unknown" || q.Verdict == "")
+		d.Fits = d.Fits && q.Stop == "" && (q.Verdict == "fits" || q.Verdict == "unknown" || q.Verdict == "" || q.Open)
 	}
 	return d
 }

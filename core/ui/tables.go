@@ -275,6 +275,9 @@ func (p Printer) outcome(out *run.Outcome) {
 	if text := out.Resumption.Text(); text != "" {
 		p.line("      resume: %s", text)
 	}
+	for _, changed := range out.Changed {
+		p.line("      another training: %s", changed)
+	}
 	p.passedOver("      ", out)
 	if out.Saved != nil {
 		if out.Saved.Iteration > 0 {

@@ -70,15 +70,26 @@ func (t *training) warnAssumed() {
 	t.warn("packages were not found in the command's Python: the estimate assumes %s, and refuses nothing", taken)
 }
 
-// doubted marks an estimate that takes a version for granted: it refuses nothing. Where the command's Python is not on
+// assumes is why the estimate is for the largest case; "" if it is for this one.
+func (t *training) assumes() string {
+	if !t.atMost {
+		return ""
+	}
+	return "the rows may be shorter than is assumed"
+}
+
+// doubted marks an estimate that takes a version for granted, or the length of the rows: these lines refuse nothing. Where the command's Python is not on
 // this machine it cannot run here, and nothing can be refused that would.
 func (t *training) doubted(e mem.Tensors) mem.Tensors {
-	if len(t.assumed) == 0 || t.env.Missing() {
+	versions := len(t.assumed) > 0 && !t.env.Missing()
+	if !versions && !t.atMost {
 		return e
 	}
 	e.Items = slices.Clone(e.Items)
 	for i := range e.Items {
-		e.Items[i].Guess = true
+		if versions || e.Items[i].Kind.Grows() {
+			e.Items[i].Guess = true
+		}
 	}
 	return e
 }

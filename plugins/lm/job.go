@@ -116,6 +116,13 @@ func (t *training) states(j *job.Job) {
 		j.Warnings = append(j.Warnings,
 			"the version of transformers is not known; before 5.2 a resumed run takes the micro-batch of its saved state")
 	}
+	if v := t.release("trl"); t.script == nil && t.prog.Kind != command.Code && len(v) > 1 &&
+		(t.kind.dialect == sftKind.dialect || t.kind.dialect == dpoKind.dialect) && (v[0] < 1 || v[0] == 1 && v[1] < 15) {
+		// scripts/sft.py and dpo.py of 1.13 call trainer.train() without a state
+		j.Resume.None = fmt.Sprintf("trl %s ignores a saved state and starts over; since 1.15 it does not",
+			t.env.Version("trl"))
+		return
+	}
 	j.Resume.Edits = []config.Edit{t.editText("resume", "resume_from_checkpoint", job.SavedPath, ladder.None,
 		"goes on from the last saved state")}
 	if t.kind.pairs && t.on("overwrite_output_dir") { // which a resumed run deletes (train/callbacks.py:235 of 0.9.5)

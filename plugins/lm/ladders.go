@@ -401,6 +401,7 @@ func (b *builder) around(e mem.Tensors, w way) mem.Estimate {
 	if b.device.Kind == gpu.CPU {
 		out := e.Alone()
 		out.Add(append(b.libraries(), mem.RuntimeOf(b.env.TorchCUDA()))...)
+		out.AtMost = b.assumes()
 		return out
 	}
 	if b.on("use_cpu") || b.on("no_cuda") {
@@ -419,6 +420,7 @@ func (b *builder) around(e mem.Tensors, w way) mem.Estimate {
 	}
 	out := e.OnCard(b.device, b.caching.With(w.expandable))
 	out.Add(mem.Collectives(b.device, b.ranks)...)
+	out.AtMost = b.assumes()
 	return out
 }
 

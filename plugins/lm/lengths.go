@@ -85,7 +85,11 @@ func (t *training) readLengths() {
 	if fold := t.fold(); fold > 1 {
 		longest = (longest + fold - 1) / fold * fold
 	}
+	// the bound of a row by its bytes is no length of a row: it refuses nothing
+	t.atMost = !t.padsWhole() && (err != nil || how == inBytes)
 	switch {
+	case err != nil && t.atMost:
+		t.warn("%s: the data was not read, since %v; it may be shorter, so that nothing is refused for it", whole, err)
 	case err != nil:
 		t.warn("%s: the data was not read, since %v", whole, err)
 	case longest >= t.step.Length:

@@ -216,6 +216,7 @@ type training struct {
 	unknown  string
 	warnings []string
 	assumed  []string                // distributions whose version is taken for granted
+	atMost   bool                    // no batch is longer than step.Length, and nothing shows that one is as long
 	unseen   []string                // what no card has measured
 	sharding func(key string) string // accelerate's file, where that turns DeepSpeed on
 	wrapping func(b *wrapBlock)      // and settings of FSDP, where that or the environment turns it on

@@ -110,9 +110,15 @@ func argDefault(script python.Source, name string) string {
 // StableSR, and in CompVis's own main.py it is.
 func (x *checkout) scales() bool { return argDefault(x.main, "--scale_lr") == "True" }
 
+// readsDevices reports whether main.py takes the cards from trainer.devices, as Lightning has called it since 1.5, and
+// stops without it.
+func (x *checkout) readsDevices() bool {
+	return strings.Contains(x.main.Code, `trainer_config["devices"]`) || strings.Contains(x.main.Code, "trainer.devices")
+}
+
 // stripsGPUs says that main.py takes the value of --gpus for text, and stops at a number (IceClear main.py:695).
 func (x *checkout) stripsGPUs() bool {
-	return strings.Contains(x.main.Code, "trainer.gpus.strip(") && !strings.Contains(x.main.Code, "str(lightning_config.trainer.gpus)")
+	return (strings.Contains(x.main.Code, "trainer.gpus.strip(") || strings.Contains(x.main.Code, "trainer.devices.strip(")) && !strings.Contains(x.main.Code, "str(lightning_config.trainer.gpus)")
 }
 
 var (

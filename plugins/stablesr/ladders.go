@@ -166,12 +166,13 @@ func (b *builder) expecting() *builder {
 
 // idleCard says why the job takes nothing of a card that it is priced for, or "".
 func (b *builder) idleCard() string {
-	v, there := get(b.root, keyGPUs)
+	v, there := b.cards()
 	switch {
 	case b.device.Kind == gpu.CPU:
 		return ""
 	case b.entry == mainPy && !b.trains():
 		return "without --train nothing is trained"
+	case b.readsDevices() && !has(b.root, keyGPUs): // with it Lightning trains on a card, or main.py stops
 	case !there, v == int64(0), v == "0":
 		return "as typed it runs on the CPU: it takes nothing of the card"
 	}

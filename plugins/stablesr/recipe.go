@@ -24,6 +24,7 @@ const (
 	keyAccum      = "lightning.trainer.accumulate_grad_batches"
 	keyPrecision  = "lightning.trainer.precision"
 	keyGPUs       = "lightning.trainer.gpus"
+	keyDevices    = "lightning.trainer.devices"
 	keyNodes      = "lightning.trainer.num_nodes"
 	keyTarget     = "model.target"
 	keyUNetCkpt   = "model.params.unet_config.params.use_checkpoint"
@@ -286,13 +287,22 @@ func section(root tree, path string) tree {
 	return m
 }
 
+// cards is what the recipe says of the cards to train on: by gpus or, where main.py reads that, by devices
+// (Stability-AI/generative-models, main.py:568 at 07bf8251).
+func (r *recipe) cards() (v any, there bool) {
+	if v, there = get(r.root, keyGPUs); !there && r.readsDevices() {
+		v, there = get(r.root, keyDevices)
+	}
+	return v, there
+}
+
 // gpus is how many processes train: Lightning starts one for each GPU of each node. -1 where all GPUs are meant.
 func (r *recipe) gpus() int64 {
 	nodes := int64(1)
 	if n, ok := integer(r.root, keyNodes); ok && n > 1 {
 		nodes = n
 	}
-	v, _ := get(r.root, keyGPUs)
+	v, _ := r.cards()
 	switch v := v.(type) {
 	case int64:
 		if v == -1 {

@@ -47,16 +47,24 @@ func (r *recipe) warnOfArguments(warn func(string, ...any), env []string) {
 	if r.entry == mainPy {
 		r.warnOfMain(warn)
 	}
-	v, there := get(r.root, keyGPUs)
+	v, there := r.cards()
 	n, number := v.(int64)
 	switch {
+	case !there && r.readsDevices():
+		warn("main.py stops without lightning.trainer.devices, or --devices")
 	case !there:
 		warn("without --gpus the training runs on the CPU")
+	case r.readsDevices() && !has(r.root, keyGPUs): // Lightning itself stops at no device
 	case number && n == 0 || v == "0":
 		warn("--gpus 0 without its comma is the number 0: no GPU at all; --gpus 0, is the first")
 	}
 	if number && r.stripsGPUs() || r.entry == edgePy && number && r.stripsGPUs() {
-		warn("--gpus %d: this main.py takes its value for text and stops at a number (AttributeError); write it with a comma", n)
+		name := "--gpus"
+		if !has(r.root, keyGPUs) {
+			name = "devices"
+		}
+		warn("%s %d: this main.py takes its value for text and stops at a number (AttributeError); write it with a comma",
+			name, n)
 	}
 	if !has(r.root, "lightning.logger") && r.logsToWandb() && !loggedIn(env) {
 		warn("the logger is Weights & Biases, and nobody seems to be logged in: at a terminal it asks and waits; WANDB_MODE=offline or wandb login")
@@ -120,7 +128,15 @@ func (r *recipe) trains() bool {
 		return true
 	}
 	v, given := r.argv.Get("--train")
-	return given && slices.Contains([]string{"", "yes", "true", "t", "y", "1"}, strings.ToLower(v))
+	if !given { // generative-models' default is True (main.py:112 at 07bf8251), those of the others False
+		return argDefault(r.main, "--train") == "True"
+	}
+	return on(v)
+}
+
+// on is what main.py's str2bool makes of the value of an option that may stand alone.
+func on(v string) bool {
+	return slices.Contains([]string{"", "yes", "true", "t", "y", "1"}, strings.ToLower(v))
 }
 
 // guide is what leiweiqiang's fork says of memory, at cea3b81.
@@ -128,6 +144,10 @@ const guide = "MEMORY_OPTIMIZATION_SUMMARY.md"
 
 // logsToWandb reports whether main.py's own logger is that of Weights & Biases: it may name it and take another.
 func (r *recipe) logsToWandb() bool {
+	if o, ok := r.main.Declares("--wandb"); ok { // generative-models: off by default
+		v, given := r.argv.Get("--wandb")
+		return given && on(v) || !given && o.Default == "True"
+	}
 	return strings.Contains(r.main.Code, "WandbLogger") && !strings.Contains(r.main.Code,
 		`default_logger_cfgs["testtube"]`)
 }

@@ -1,6 +1,7 @@
 package declared
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/launch-ml/launch/core/config"
@@ -246,5 +247,26 @@ func (r *reading) splitting(s ladder.Split, cost ladder.Cost) (edits []config.Ed
 		}
 		edits = append(edits, e)
 	}
+	for i := range r.Scaled {
+		at, err := r.find(&r.Scaled[i])
+		if err != nil {
+			return nil, err
+		}
+		n, ok := at.count()
+		if !ok || !at.set || s.Accumulation == r.batch.Accumulation { // unset, it follows the accumulation by itself
+			continue
+		}
+		if n*s.Accumulation%r.batch.Accumulation != 0 {
+			return nil, errUneven
+		}
+		e, err := r.edit(nameOf(at.at), at, scalar{any: n * s.Accumulation / r.batch.Accumulation}, cost)
+		if err != nil {
+			return nil, err
+		}
+		edits = append(edits, e)
+	}
 	return edits, nil
 }
+
+// errUneven is the error of a split for which a setting would be no whole number. There is no such rung.
+var errUneven = errors.New("a setting that grows with the accumulation would be no whole number")

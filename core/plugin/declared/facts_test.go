@@ -36,6 +36,7 @@ var tableOf = map[string][]string{
 	"llamafactory":     {"hf-trainer"},
 	"trl":              {"trl", "hf-trainer"},
 	"trl-cli":          {"trl", "hf-trainer"},
+	"trl-cli-groups":   {"trl", "hf-trainer"},
 }
 
 // userOwn are the settings that the user's own code defines, or a project's configuration: no table can have them.

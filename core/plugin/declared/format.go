@@ -33,6 +33,8 @@ type declaration struct {
 	Per          shares  `key:"per" doc:"which of these settings are for all ranks together"`
 	Global       *amount `key:"global-batch" doc:"the samples of one optimizer step: a number or a place"`
 	SampleTokens *amount `key:"sample-tokens" doc:"if global-batch counts tokens: how many a sample has"`
+	Split        []split `key:"split" doc:"what another micro-batch costs, though the global batch stays"`
+	Scaled       []place `key:"scaled" doc:"settings that count forward passes: they grow with the accumulation"`
 	BatchNorm    bool    `key:"batch-norm" doc:"batch normalisation sees the micro-batch, so a split changes rounding"`
 
 	Phases named[phase]  `key:"phases" doc:"other phases than the training, such as validation, by their names"`
@@ -53,6 +55,7 @@ type declaration struct {
 	Save        *saving       `key:"save" doc:"the signal on which it saves its state"`
 	Resume      *resume       `key:"resume" doc:"how it goes on from a saved state: {--OPTION: GLOB}, and other forms"`
 	ResumeNeeds named[string] `key:"resume-needs" doc:"packages; older versions do not resume at another micro-batch"`
+	ResumeSince named[string] `key:"resume-since" doc:"packages; older versions ignore the option, and start over"`
 	ResumeValue string        `key:"resume-value" doc:"what the option of resume takes, if it is not the path"`
 	InTheWay    []string      `key:"in-the-way" doc:"files that an attempt leaves and at which the next one would stop"`
 	Clear       []string      `key:"clear" doc:"files that are put aside, not deleted, before an attempt that starts over"`
@@ -72,10 +75,19 @@ type shares struct {
 	Accumulation share `key:"accumulation" doc:"rank, or all-ranks: the program divides it by the ranks"`
 }
 
+// split is what another micro-batch costs.
+type split struct {
+	Cost cost   `key:"cost" need:"yes" doc:"what it gives up"`
+	Why  string `key:"why" need:"yes" doc:"the reason, for the user"`
+
+	Arguments []string `key:"arguments" doc:"words; it counts where one of them is among the arguments"`
+}
+
 // phase is a phase beside the training.
 type phase struct {
 	Micro   *place  `key:"micro-batch" doc:"where the samples of one of its forward passes are set"`
 	Times   int64   `key:"times" doc:"where nothing sets that: so many times the training micro-batch"`
+	Of      *amount `key:"multiple-of" doc:"its batch on all ranks stays a multiple of this, or the program refuses it"`
 	Started pattern `key:"started" doc:"what the program prints when the phase begins"`
 	Ended   pattern `key:"ended" doc:"what it prints when the phase ends"`
 }

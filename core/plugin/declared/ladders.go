@@ -3,6 +3,7 @@ package declared
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,6 +100,9 @@ func (r *reading) splitRungs() (larger, smaller []ladder.Rung, err error) {
 	above, below := r.splits()
 	for _, s := range slices.Concat(above, below) {
 		rg, err := r.splitRung(s)
+		if errors.Is(err, errUneven) {
+			continue
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -124,6 +128,11 @@ func (r *reading) splitRung(s ladder.Split) (rg ladder.Rung, err error) {
 	case r.BatchNorm:
 		rg.Cost = ladder.Numerics
 	}
+	for _, e := range r.effects() { // the dearest first
+		if e.cost > rg.Cost {
+			rg.Cost, rg.Why = e.cost, e.why
+		}
+	}
 	if r.keeps {
 		rg.Name += fmt.Sprintf(" × accumulation %d", s.Accumulation)
 	}
@@ -141,7 +150,14 @@ func (r *reading) phaseRungs(p entry[phase]) (rungs []ladder.Rung, err error) {
 		return nil, err
 	}
 	asked := r.phaseBatch(p.value, s)
+	of, err := r.multiple(p.value.Of)
+	if err != nil {
+		return nil, err
+	}
 	for micro := asked / 2; micro >= 1; micro /= 2 {
+		if micro*max(1, r.batch.Ranks)%of != 0 {
+			continue
+		}
 		rg := ladder.Rung{Name: fmt.Sprintf("%s batch %d", p.name, micro), Cost: ladder.Speed,
 			Slowdown: 1 + 0.1*float64(asked)/float64(micro), Values: map[string]int64{knobOf(p.name): micro}}
 		e, err := r.edit(knobOf(p.name), s, scalar{any: micro}, rg.Cost)
@@ -152,6 +168,22 @@ func (r *reading) phaseRungs(p entry[phase]) (rungs []ladder.Rung, err error) {
 		rungs = append(rungs, rg)
 	}
 	return rungs, nil
+}
+
+// multiple is the number of which a batch stays a multiple; 1 where nothing asks for that.
+func (r *reading) multiple(of *amount) (int64, error) {
+	if of == nil {
+		return 1, nil
+	}
+	if of.place == nil {
+		return max(1, of.whole()), nil
+	}
+	s, err := r.find(of.place)
+	if err != nil {
+		return 0, err
+	}
+	n, _ := s.count()
+	return max(1, n), nil
 }
 
 // knobOf is the knob of a phase's batch.

@@ -30,6 +30,7 @@ type reading struct {
 	job     *job.Job // what came of it
 
 	warnings []string
+	changed  []effect // nil before they were read
 	division
 }
 
@@ -74,7 +75,7 @@ func (d *declaration) places() (all []place) {
 	}
 	add(d.Micro, d.Accumulation, d.Ranks.at(), d.Global.at(), d.SampleTokens.at())
 	for _, p := range d.Phases {
-		add(p.value.Micro)
+		add(p.value.Micro, p.value.Of.at())
 	}
 	for _, v := range d.Values {
 		add(v.value.place)
@@ -96,6 +97,9 @@ func (d *declaration) places() (all []place) {
 		for _, o := range d.Rehearse.Largest {
 			all = append(all, placesOf(o.Set)...)
 		}
+	}
+	for i := range d.Scaled {
+		add(&d.Scaled[i])
 	}
 	for i := range d.Data {
 		add(&d.Data[i])

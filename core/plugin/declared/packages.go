@@ -16,6 +16,19 @@ func (r *reading) olderPackages() {
 	if !resume.Automatic && len(resume.Edits) == 0 {
 		return
 	}
+	for _, need := range r.ResumeSince {
+		version := r.python().Version(need.name)
+		switch {
+		case version == "":
+			r.warn("the version of %s is not known; before %s it ignores a saved state and starts over", need.name,
+				need.value)
+		case older(version, need.value):
+			resume.None = fmt.Sprintf("%s %s ignores a saved state and starts over; since %s it does not", need.name,
+				version, need.value)
+			resume.Edits, resume.Automatic = nil, false
+			return
+		}
+	}
 	for _, need := range r.ResumeNeeds {
 		version := r.python().Version(need.name)
 		switch {

@@ -1,0 +1,500 @@
+package declared
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/python"
+)
+
+// An effect is what another micro-batch changes of the training though the global batch stays, and where the source
+// has it.
+type effect struct {
+	cost ladder.Cost
+	why  string // with the file and the line
+}
+
+// mostFiles bounds how many files of a project are searched for such effects.
+const mostFiles = 60
+
+// sources are the files of the program's project that its imports lead to, the script first.
+func (p *program) sources() (files []python.Source) {
+	if !p.text().Exists() {
+		return nil
+	}
+	read := func(path string) python.Source { return python.ReadSource(path, maxFile) }
+	for _, root := range []string{filepath.Dir(p.path), filepath.Clean(p.Dir)} {
+		found, _ := python.Reachable(root, p.text(), mostFiles, read)
+		for _, f := range found {
+			if f.Exists() && !slices.ContainsFunc(files, func(s python.Source) bool { return s.Path == f.Path }) {
+				files = append(files, f)
+			}
+		}
+	}
+	return files
+}
+
+// effects are what another micro-batch changes in this program, read once and only where there are rungs for it.
+func (r *reading) effects() []effect {
+	if r.changed != nil {
+		return r.changed
+	}
+	r.changed = []effect{}
+	for _, s := range r.Split {
+		named := func(a string) bool { return slices.Contains(s.Arguments, a) }
+		if len(s.Arguments) == 0 || slices.ContainsFunc(r.prog.Args, named) {
+			r.changed = append(r.changed, effect{ladder.Cost(s.Cost), s.Why})
+		}
+	}
+	if why := r.otherUnit(); why != "" {
+		r.changed = append(r.changed, effect{ladder.Recipe, why})
+	}
+	micro := r.namesOf(r.Micro)
+	if slices.Contains(micro, "per_device_train_batch_size") {
+		micro = append(micro, "train_batch_size")
+	}
+	r.changed = append(r.changed, effects(r.prog.sources(), micro, r.namesOf(r.Accumulation))...)
+	return r.changed
+}
+
+// namesOf are the names of a setting in the program's source.
+func (r *reading) namesOf(p *place) (names []string) {
+	if p == nil {
+		return nil
+	}
+	for _, one := range p.each() {
+		if one.path != "" {
+			names = append(names, one.path[strings.LastIndexAny(one.path, ".]")+1:])
+			continue
+		}
+		for _, n := range one.names {
+			if o, ok := r.prog.settings().Lookup(n); ok && o.Dest != "" {
+				names = append(names, o.Dest)
+			}
+			n = strings.ReplaceAll(strings.TrimLeft(n, "-+~"), "-", "_")
+			names = append(names, n[strings.LastIndexByte(n, '.')+1:])
+		}
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(n string) bool { return len(n) < 2 })
+}
+
+var (
+	unitOption = lazy.MustCompile(`(?i)^-*(\w*_)?(batch(_?size)?|bsz?)_?(type|unit|by|mode|per_gpu_type)$|^-*sampler_?type$`)
+	otherUnits = lazy.MustCompile(`(?i)frame|token|bin|second|duration|length|numel|dynamic|sorted|folded|pixel`)
+	unitName   = lazy.MustCompile(`(?i)tokens?($|_)|frames?($|_)|_bins$|seconds|duration|_secs?$|pixels`)
+)
+
+// otherUnit is how the micro-batch shows to be no number of samples: by its own name, or by a setting beside it; "" if
+// nothing shows that.
+func (r *reading) otherUnit() string {
+	for _, n := range r.namesOf(r.Micro) {
+		if unitName.MatchString(n) {
+			return fmt.Sprintf("%s is no number of samples", nameOf(r.micro.at))
+		}
+	}
+	for _, o := range r.prog.settings().Options {
+		for _, n := range o.Names {
+			if !unitOption.MatchString(strings.ReplaceAll(n, "-", "_")) {
+				continue
+			}
+			value, ok := optionOf(r.prog.Args, n)
+			if !ok && o.Known {
+				value = o.Default
+			}
+			if otherUnits.MatchString(value) {
+				return fmt.Sprintf("%s is %s, so %s is no number of samples", n, value, nameOf(r.micro.at))
+			}
+		}
+	}
+	return ""
+}
+
+// effects reads what another micro-batch changes, the dearest first. micro and accumulation are the names of the
+// settings in the source. It decides by the text alone: what is in a function that nothing calls does not count.
+func effects(files []python.Source, micro, accumulation []string) []effect {
+	s := &splitReader{accumulation: accumulation}
+	for _, f := range files {
+		s.files = append(s.files, f.Syntax())
+	}
+	for _, x := range s.files {
+		s.losses(x)
+		s.rates(x, slices.Clone(micro))
+		s.schedules(x)
+		s.counts(x)
+		s.partial(x)
+	}
+	slices.SortStableFunc(s.found, func(a, b effect) int { return cmp.Compare(b.cost, a.cost) })
+	return s.found
+}
+
+type splitReader struct {
+	files        []*python.Syntax
+	accumulation []string
+	found        []effect
+}
+
+// add adds an effect, where the code in which the statement stands is used at all. Of each reason the first counts.
+func (s *splitReader) add(x *python.Syntax, statement, token int, cost ladder.Cost, format string, args ...any) {
+	why := fmt.Sprintf(format, args...)
+	same := func(e effect) bool { return strings.HasPrefix(e.why, why+" (") }
+	if s.used(x, statement) && !slices.ContainsFunc(s.found, same) {
+		s.found = append(s.found, effect{cost, fmt.Sprintf("%s (%s)", why, x.Place(x.LineOf(token)))})
+	}
+}
+
+// used reports whether something names the outermost function or class in which a statement stands.
+func (s *splitReader) used(x *python.Syntax, statement int) bool {
+	name := ""
+	for i := statement; i >= 0; i = x.Statements[i].In {
+		if d, ok := x.Definition(x.Statements[i]); ok {
+			name = d.Name
+		}
+	}
+	if name == "" {
+		return true
+	}
+	for _, f := range s.files {
+		if !f.Names(name) {
+			continue
+		}
+		for _, st := range f.Statements {
+			d, defines := f.Definition(st)
+			if f.Is(st.First, "import") || f.Is(st.First, "from") || defines && d.Name == name {
+				continue
+			}
+			for i := st.First; i < st.End; i++ {
+				if f.Tokens[i].Kind == python.Word && f.Is(i, name) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// names reports whether a range has one of the names, as a name or as a key: args.batch_size, cfg["batch_size"].
+func names(x *python.Syntax, r python.Range, of []string) bool {
+	for i := r.First; i < r.End; i++ {
+		text := x.Token(i)
+		if x.Tokens[i].Kind == python.String {
+			text, _ = python.Literal(text)
+		}
+		if slices.Contains(of, text) {
+			return true
+		}
+	}
+	return false
+}
+
+var accumulates = lazy.MustCompile(`(?i)accum|grad_acc|^update_freq$`)
+
+// accumulated reports whether a range names the accumulation.
+func (s *splitReader) accumulated(x *python.Syntax, r python.Range) bool {
+	if names(x, r, s.accumulation) {
+		return true
+	}
+	for i := r.First; i < r.End; i++ {
+		if x.Tokens[i].Kind == python.Word && accumulates.MatchString(x.Token(i)) && !x.Is(i+1, "(") {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	rate = lazy.MustCompile(`(?i)(^|_)lr($|_)|^(init|base|max|peak|abs|new)?lr$|learning_?rate`)
+	// sized are calls by which the samples of a pass stay what they are, but for their unit.
+	sized = lazy.MustCompile(`(?i)^(int|float|max|min|round|sqrt|pow)$|world_size|num_(processes|gpus|replicas)|device_count`)
+)
+
+// rates finds a learning rate that follows from the samples of a pass, and not from those of a step: with the
+// accumulation beside them it stays. micro are the names of the samples of a pass.
+func (s *splitReader) rates(x *python.Syntax, micro []string) {
+	if !slices.ContainsFunc(micro, x.Names) {
+		return
+	}
+	for grown := true; grown; { // names that are computed of the samples of a pass
+		grown = false
+		for _, st := range x.Statements {
+			a, ok := x.Assigns(st)
+			last := a.Name[strings.LastIndexByte(a.Name, '.')+1:]
+			if ok && !slices.Contains(micro, last) && !rate.MatchString(last) && s.pass(x, a.Value, micro) &&
+				s.arithmetic(x, a.Value) {
+				micro, grown = append(micro, last), true
+			}
+		}
+	}
+	for i, st := range x.Statements {
+		for _, v := range rateValues(x, st) {
+			if s.pass(x, v, micro) {
+				s.add(x, i, v.First, ladder.Recipe, "the learning rate follows the micro-batch")
+			}
+		}
+	}
+}
+
+// pass reports whether a range is computed of the samples of a pass without the accumulation. A number of passes, as
+// len(data) // batch_size is, is none.
+func (s *splitReader) pass(x *python.Syntax, r python.Range, micro []string) bool {
+	if !names(x, r, micro) || s.accumulated(x, r) {
+		return false
+	}
+	for i := r.First; i < r.End; i++ {
+		if x.Is(i, "len") || x.Is(i, "//") || x.Is(i, "==") || x.Is(i, "lambda") {
+			return false
+		}
+	}
+	return true
+}
+
+// arithmetic reports whether a range has no call but those that keep the meaning of a size.
+func (s *splitReader) arithmetic(x *python.Syntax, r python.Range) bool {
+	for i := r.First; i < r.End; i++ {
+		switch t := x.Token(i); {
+		case x.Tokens[i].Kind == python.String:
+			return x.Is(i-1, "[") && r.End-r.First < 16
+		case strings.Contains("[{:%", t):
+			return false
+		}
+	}
+	return !slices.ContainsFunc(x.Calls(r), func(c python.Call) bool {
+		return !sized.MatchString(c.Name[strings.LastIndexByte(c.Name, '.')+1:])
+	})
+}
+
+// rateValues are what a statement gives a learning rate: by =, *= or /=, by a keyword, or as a key of a dictionary.
+func rateValues(x *python.Syntax, st python.Statement) (out []python.Range) {
+	if _, ok := x.Definition(st); ok {
+		return nil
+	}
+	for i := st.First; i+1 < st.End; i++ {
+		text := x.Token(i)
+		if x.Tokens[i].Kind == python.String {
+			text, _ = python.Literal(text)
+		}
+		next := i + 1
+		if x.Is(next, "]") { // group["lr"] = …
+			next++
+		}
+		op := x.Token(next)
+		if !rate.MatchString(text) || !slices.Contains([]string{"=", "*=", "/=", ":"}, op) ||
+			op == ":" && x.Tokens[i].Kind != python.String {
+			continue
+		}
+		v := python.Range{First: next + 1, End: st.End}
+		for j := v.First; j < st.End; j++ {
+			if x.Is(j, ",") || x.Is(j, ")") || x.Is(j, "}") {
+				v.End = j
+				break
+			}
+			j = max(j, x.Tokens[j].Pair)
+		}
+		out = append(out, v)
+	}
+	return out
+}
+
+// loop is the innermost loop around a statement, within its function; -1 where there is none.
+func loop(x *python.Syntax, statement int) int {
+	for i := x.Statements[statement].In; i >= 0; i = x.Statements[i].In {
+		st := x.Statements[i]
+		if _, ok := x.Definition(st); ok {
+			return -1
+		}
+		if x.Is(st.First, "for") || x.Is(st.First, "while") || x.Is(st.First, "async") {
+			return i
+		}
+	}
+	return -1
+}
+
+// guarded reports whether a statement, or a condition between it and the loop, depends on the accumulation.
+func (s *splitReader) guarded(x *python.Syntax, statement, within int) bool {
+	for i := statement; i > within; i = x.Statements[i].In {
+		if r := x.Statements[i].Range; (x.Is(r.First, "if") || x.Is(r.First, "elif") || x.Is(r.First, "else")) &&
+			(s.accumulated(x, r) || x.Is(r.First, "else") || strings.Contains(x.Of(r), "sync")) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	scheduler = lazy.MustCompile(`(?i)sched|warm_?up|lr_`)
+	optimizer = lazy.MustCompile(`(?i)optim|(^|\.)opt[a-z]?\d?$|scaler`)
+)
+
+// schedules finds a scheduler that advances with every pass, beside an optimizer that does not.
+func (s *splitReader) schedules(x *python.Syntax) {
+	if !x.Names("step") && !x.Names("step_update") {
+		return
+	}
+	stepping := map[int]bool{} // loops in which the optimizer waits for the accumulation
+	steps := func(name string, st python.Statement) (at int, ok bool) {
+		for _, c := range x.Calls(st.Range) {
+			i := strings.LastIndexByte(c.Name, '.')
+			whose := scheduler
+			if name == "optimizer" {
+				whose = optimizer
+			}
+			if i > 0 && (c.Name[i:] == ".step" || c.Name[i:] == ".step_update") && whose.MatchString(c.Name[:i]) ||
+				name == "optimizer" && i > 0 && c.Name[i:] == ".step" && whose.MatchString(x.Of(x.Inside(c.Open))) {
+				return c.First, true
+			}
+		}
+		return 0, false
+	}
+	for i, st := range x.Statements {
+		if _, ok := steps("optimizer", st); ok {
+			if l := loop(x, i); l >= 0 && s.guarded(x, i, l) {
+				stepping[l] = true
+			}
+		}
+	}
+	for i, st := range x.Statements {
+		at, ok := steps("scheduler", st)
+		if l := loop(x, i); ok && l >= 0 && stepping[l] && !s.guarded(x, i, l) {
+			s.add(x, i, at, ladder.Recipe,
+				"the learning rate's schedule advances with every forward pass, not with every optimizer step")
+		}
+	}
+}
+
+// grouped are the tokens after which a range compares a counter with the accumulation: "% accum", "== accum".
+func (s *splitReader) grouped(x *python.Syntax, r python.Range) (at int, modulo, ok bool) {
+	for i := r.First; i+1 < r.End; i++ {
+		if !x.Is(i, "%") && !x.Is(i, "==") && !x.Is(i, ">=") {
+			continue
+		}
+		operand := python.Range{First: i + 1, End: i + 2}
+		for operand.End < r.End && (x.Is(operand.End, ".") || x.Is(operand.End, "[") || x.Is(operand.End-1, ".") ||
+			x.Is(operand.End-1, "[") || x.Is(operand.End, "]")) {
+			operand.End++
+		}
+		if x.Is(i+1, "(") {
+			operand.End = max(operand.End, x.Tokens[i+1].Pair)
+		}
+		if s.accumulated(x, operand) {
+			return i, x.Is(i, "%"), true
+		}
+	}
+	return 0, false, false
+}
+
+var (
+	data  = lazy.MustCompile(`(?i)load|data|batch|len\(|enumerate|iter|zip|samples|shards`)
+	limit = lazy.MustCompile(`(?i)(max|total|num|n|train)_?(train(ing)?_?)?(steps?|iters?|iterations|updates)|^steps|^iters`)
+)
+
+// counts finds a training whose length counts passes: with more of them for each optimizer step it makes fewer steps.
+func (s *splitReader) counts(x *python.Syntax) {
+	const why = "its number of steps counts forward passes, so it makes fewer optimizer updates"
+	for i, st := range x.Statements {
+		at, modulo, ok := s.grouped(x, st.Range)
+		if !ok || !modulo {
+			continue
+		}
+		l := loop(x, i)
+		if x.Is(st.First, "for") || x.Is(st.First, "while") || l < 0 {
+			continue
+		}
+		header := x.Statements[l].Range
+		text := x.Of(header)
+		if s.accumulated(x, header) {
+			continue
+		}
+		counter := counted(x, st.Range, at)
+		switch {
+		case x.Is(header.First, "for") && strings.Contains(text, "range(") && !data.MatchString(text) &&
+			!strings.Contains(text, "epoch"):
+			s.add(x, i, at, ladder.Recipe, why)
+		case x.Is(header.First, "while") && counter != "" && strings.Contains(text, counter) && s.everyPass(x, l, counter):
+			s.add(x, i, at, ladder.Recipe, why)
+		case counter != "" && s.stopsAt(x, l, counter) && s.everyPass(x, l, counter):
+			s.add(x, i, at, ladder.Recipe, why)
+		}
+	}
+}
+
+// counted is the name before "%", as in (step + 1) % accum; "" where it is no name.
+func counted(x *python.Syntax, r python.Range, modulo int) string {
+	first := modulo - 1
+	if x.Is(first, ")") {
+		first = x.Tokens[first].Pair + 1
+	}
+	for i := max(first, r.First); i < modulo; i++ {
+		if x.Tokens[i].Kind == python.Word && !x.Is(i, "self") && !x.Is(i, "not") {
+			return x.Token(i)
+		}
+	}
+	return ""
+}
+
+// everyPass reports whether a loop adds to a counter in each of its passes.
+func (s *splitReader) everyPass(x *python.Syntax, l int, counter string) bool {
+	from, to := x.Block(l)
+	for i := from; i < to; i++ {
+		st := x.Statements[i]
+		if op := x.Find(st.Range, "+="); op > st.First && x.Is(op-1, counter) && !s.guarded(x, i, l) {
+			return true
+		}
+	}
+	return false
+}
+
+// stopsAt reports whether a loop ends where a counter reaches a number of steps.
+func (s *splitReader) stopsAt(x *python.Syntax, l int, counter string) bool {
+	from, to := x.Block(l)
+	for i := from; i < to; i++ {
+		r := x.Statements[i].Range
+		if !x.Is(r.First, "if") || !names(x, r, []string{counter}) {
+			continue
+		}
+		compares := x.Find(r, ">=") >= 0 || x.Find(r, ">") >= 0 || x.Find(r, "==") >= 0
+		ends := strings.HasSuffix(x.Of(r), "break") || strings.HasSuffix(x.Of(r), "return") ||
+			i+1 < to && (x.Is(x.Statements[i+1].First, "break") || x.Is(x.Statements[i+1].First, "return"))
+		bounded := slices.ContainsFunc(words(x, r), limit.MatchString)
+		if compares && ends && bounded {
+			return true
+		}
+	}
+	return false
+}
+
+func words(x *python.Syntax, r python.Range) (out []string) {
+	for i := r.First; i < r.End; i++ {
+		if x.Tokens[i].Kind == python.Word {
+			out = append(out, x.Token(i))
+		}
+	}
+	return out
+}
+
+// partial finds where the passes of an epoch are grouped into optimizer steps, so that the last group may have fewer:
+// it is left out, goes on in the next epoch, or weighs otherwise than the last batch as asked.
+func (s *splitReader) partial(x *python.Syntax) {
+	for i, st := range x.Statements {
+		for j := st.First; j < st.End; j++ {
+			if x.Is(j, "//") && s.accumulated(x, python.Range{First: j + 1, End: min(j+4, st.End)}) &&
+				(strings.Contains(x.Of(st.Range), "len(") || strings.Contains(x.Of(st.Range), "batch")) {
+				s.add(x, i, j, ladder.Numerics,
+					"the number of optimizer steps is rounded down, so that a partial group of an epoch is dropped")
+			}
+		}
+		at, _, ok := s.grouped(x, st.Range)
+		l := loop(x, i)
+		if !ok || l < 0 || !x.Is(st.First, "if") {
+			continue
+		}
+		if r := x.Statements[l].Range; x.Is(r.First, "for") && data.MatchString(x.Of(r)) && !s.accumulated(x, r) {
+			s.add(x, i, at, ladder.Numerics,
+				"the last micro-batches of an epoch may be a partial group, which weighs otherwise or is dropped")
+		}
+	}
+}
