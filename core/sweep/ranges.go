@@ -72,7 +72,14 @@ func expand(from, to, step string) ([]string, error) {
 		if out[i] = a.FloatString(0); !whole {
 			out[i] = asPython(a)
 		}
-		a = new(big.Rat).Add(a, by)
+		next := new(big.Rat).Add(a, by)
+		if x, _ := a.Float64(); i+1 < len(out) {
+			if y, _ := next.Float64(); x == y { // two rows would be one training
+				return nil, fmt.Errorf("its values are too close to each other for a program that reads them as floats, to "+
+					"which %s and the next one are the same number; a list of values is taken as it is", out[i])
+			}
+		}
+		a = next
 	}
 	return out, nil
 }
