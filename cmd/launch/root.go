@@ -137,6 +137,7 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 		return s, nil, err
 	}
 	s.Set, _ = c.Flags().GetStringArray(setFlag) // nil where the command has no such flag
+	s.ofRow(c.Flags())
 	dash := c.ArgsLenAtDash()
 	if len(args) > 0 && dash != 0 {
 		// launch's flags end at the first argument

@@ -114,8 +114,10 @@ type Outcome struct {
 	Settings  map[string]string `json:"settings,omitempty"`  // of knobs, as the program printed them
 	Metrics   metric.Set        `json:"metrics,omitempty"`   // as the program reported them
 	Confirmed []string          `json:"confirmed,omitempty"` // edited documents whose text the program has saved
-	Began     time.Time         `json:"began"`
-	Took      time.Duration     `json:"took_ns"`
+	// Program is the process that trained; nil: it was not looked for, or not seen.
+	Program *Program      `json:"program,omitempty"`
+	Began   time.Time     `json:"began"`
+	Took    time.Duration `json:"took_ns"`
 	// Checked are the values of the checks of the plugin, in their order; nil before any.
 	Checked []checklist.Values `json:"checked,omitempty"`
 	// Survived is the first line about an out-of-memory, or another failure, after which the program went on.

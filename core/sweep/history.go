@@ -49,6 +49,7 @@ type Event struct {
 // A Spec is a sweep as asked.
 type Spec struct {
 	Name    string   `json:"name"`
+	ID      string   `json:"id,omitempty"`      // of this sweep alone; "": it is older than marks
 	Command []string `json:"command,omitempty"` // secrets masked
 	Dir     string   `json:"dir"`               // where the sweep was started
 	Flags   []string `json:"flags,omitempty"`   // launch's, given to every trial
@@ -64,6 +65,11 @@ type Spec struct {
 	SharedCost *ladder.Cost `json:"same_plan_cost,omitempty"` // nil: without --same-plan
 	Tree       *Tree        `json:"tree,omitempty"`           // the code that the sweep began with; nil: not under git
 	Snapshot   string       `json:"snapshot,omitempty"`       // the folder of a copy of the code, in which the trials run
+}
+
+// Mark is what the record of a run has that a start of a trial began or resumed: no other row ever has the same.
+func (s Spec) Mark(trial, start int) string {
+	return fmt.Sprintf("%s/%d/%d/%s", s.Name, trial, start, s.ID)
 }
 
 // An Engine is a batch system that runs the trials.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/metric"
@@ -33,9 +34,15 @@ type Result struct {
 	Rate     float64       `json:"samples_per_second,omitempty"`
 	Took     time.Duration `json:"took_ns,omitempty"` // all attempts together
 	Metrics  metric.Set    `json:"metrics,omitempty"`
+	// Program is the process that trained; nil: not seen.
+	Program *run.Program `json:"program,omitempty"`
+	// NotProven are the keys of the row whose values the training is not known to have got.
+	NotProven []string `json:"not_proven,omitempty"`
 	// Need is what a trial that does not fit needs at least, and Room what there was; 0: not known.
 	Need unit.Bytes `json:"need_bytes,omitempty"`
 	Room unit.Bytes `json:"room_bytes,omitempty"`
+
+	edits []config.Edit // of the plan of the last attempt
 }
 
 // Endings of a trial beside those of a run.
@@ -81,14 +88,15 @@ func ReadResult(doc []byte) (Result, error) {
 		}
 		last = &a.Outcome
 		cost := a.Plan.Cost
-		r.Cost, r.Batch, r.Changes, r.Room = &cost, a.Plan.Batch, changed(&a.Plan), a.Plan.Room
+		r.edits = a.Plan.Edits
+		r.Cost, r.Batch, r.Changes, r.Room = &cost, a.Plan.Batch, changesOf(&a.Plan), a.Plan.Room
 	}
 	if d.Job != nil {
 		r.Asked, r.Length = d.Job.Batch, d.Job.Steps
 	}
 	if last != nil {
 		r.Peak, r.PeakIs, r.Rate = last.Peak, last.PeakIs, last.Rate
-		r.Length = max(r.Length, last.Total)
+		r.Length, r.Program = max(r.Length, last.Total), last.Program
 		if r.Why == "" {
 			r.Why = last.Cause
 		}
@@ -108,8 +116,8 @@ func ReadResult(doc []byte) (Result, error) {
 	return r, nil
 }
 
-// changed describes what a plan changes; "" if nothing. Edits alone do not tell: those of a resume change no setting.
-func changed(p *run.Plan) string {
+// changesOf describes what a plan changes; "" if nothing. Edits alone do not tell: those of a resume change no setting.
+func changesOf(p *run.Plan) string {
 	if text := p.Changes(); len(p.Edits) > 0 && text != run.AsAsked {
 		return text
 	}
