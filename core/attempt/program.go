@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
@@ -32,7 +33,7 @@ type process struct {
 
 // A family is what was seen of the processes of one attempt.
 type family struct {
-	typed []string // the command
+	typed process  // the command, as it is started
 	names []string // of variables
 	all   []*process
 	root  chan int
@@ -45,8 +46,9 @@ func (x *Executor) prove(a attempt, spec *proc.Spec) *family {
 	if !x.Prove || a.trial != "" {
 		return nil
 	}
-	f := &family{typed: a.command.Args, names: x.Env, root: make(chan int, 1), stop: make(chan struct{}),
-		over: make(chan struct{})}
+	f := &family{names: x.Env, root: make(chan int, 1), stop: make(chan struct{}), over: make(chan struct{})}
+	f.typed = process{args: a.command.Args, exe: interpreter(a.command), dir: a.command.Dir,
+		env: f.named(a.command.Env)}
 	started := spec.Started
 	spec.Started = func(pid int) {
 		f.look(pid) // at once: the program may be over in a moment
@@ -104,11 +106,20 @@ func (f *family) end() *run.Program {
 	}
 	close(f.stop)
 	<-f.over
-	p, own := trained(f.all, f.typed)
-	if p == nil {
-		return nil
+	p, own := trained(f.all)
+	if k, at := kindOf(&f.typed); p == nil && k == trains { // it was over before anybody looked
+		p, own = &f.typed, at
 	}
-	return &run.Program{Args: record.MaskArgs(p.args), Own: own, Dir: p.dir, Env: record.MaskEnv(p.env)}
+	shell := p == nil
+	if shell {
+		if p = &f.typed; len(f.all) > 0 {
+			p = f.all[0]
+		}
+		if !slices.Contains(shellNames, filepath.Base(p.exe)) && !slices.Contains(shellNames, filepath.Base(p.args[0])) {
+			return nil
+		}
+	}
+	return &run.Program{Args: record.MaskArgs(p.args), Own: own, Dir: p.dir, Env: p.env, Shell: shell}
 }
 
 // look adds what the family is now.
@@ -154,11 +165,29 @@ func (f *family) fill(p *process, dir string) {
 		return
 	}
 	text, _ := os.ReadFile(dir + "environ")
-	for kv := range strings.SplitSeq(string(text), "\x00") {
+	p.env = f.named(strings.Split(string(text), "\x00"))
+}
+
+// named are the variables that were asked for.
+func (f *family) named(env []string) (out []string) {
+	for _, kv := range env {
 		if name, _, ok := strings.Cut(kv, "="); ok && slices.Contains(f.names, name) {
-			p.env = append(p.env, kv)
+			out = append(out, kv)
 		}
 	}
+	return out
+}
+
+// interpreter is the program that the kernel starts for a command whose file is a script.
+func interpreter(c job.Command) string {
+	path, err := proc.Find(c.Args, c.Dir, c.Env)
+	if err != nil {
+		return ""
+	}
+	if first, ok := command.ReadShebang(path); ok {
+		return first.Name
+	}
+	return path
 }
 
 var (
@@ -235,7 +264,7 @@ func kindOf(p *process) (k kind, own int) {
 // trained chooses the process that trained: a Python that no other one has started, launchers aside; of several, one
 // after the other, the one that was seen for the longest time. Without any it is another program that is no shell.
 // own is where its own arguments begin.
-func trained(all []*process, typed []string) (best *process, own int) {
+func trained(all []*process) (best *process, own int) {
 	by := map[int]*process{}
 	for _, p := range all {
 		by[p.pid] = p
@@ -267,11 +296,11 @@ func trained(all []*process, typed []string) (best *process, own int) {
 			return best, own
 		}
 	}
-	return passedOn(all, typed)
+	return passedOn(all)
 }
 
 // passedOn is for a command whose program is no process of this machine, or whose launcher trains itself.
-func passedOn(all []*process, typed []string) (*process, int) {
+func passedOn(all []*process) (*process, int) {
 	for _, p := range all {
 		if isPython(p.args) {
 			if k, own := kindOf(p); k == starts {
@@ -285,10 +314,6 @@ func passedOn(all []*process, typed []string) (*process, int) {
 		if err == nil && !prog.Shell && slices.Contains(remote, base) && prog.First <= len(p.args) {
 			return p, prog.First
 		}
-	}
-	if len(all) == 0 && isPython(typed) { // it was over before anybody looked
-		_, own := script(typed)
-		return &process{args: typed}, own
 	}
 	return nil, 0
 }

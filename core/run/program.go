@@ -7,4 +7,6 @@ type Program struct {
 	Own  int      `json:"own"`           // Args[Own:] are the program's own arguments
 	Dir  string   `json:"dir,omitempty"` // where it ran; "": not seen
 	Env  []string `json:"env,omitempty"` // NAME=value, of the variables that were asked for
+	// Shell: it is a shell, and no other program was seen. Its arguments need not have reached what it ran.
+	Shell bool `json:"shell,omitempty"`
 }

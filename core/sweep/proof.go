@@ -59,6 +59,8 @@ func (c claim) proven(r *Result) bool {
 		return false
 	case c.by == byEnv:
 		return slices.Contains(p.Env, strings.TrimPrefix(c.key, "env:")+"="+c.value)
+	case p.Shell:
+		return false
 	}
 	own := p.Args[min(p.Own, len(p.Args)):]
 	if c.by == byPlace {
@@ -182,7 +184,7 @@ func Printed(output, key, value string) bool {
 func (h *History) Twins() map[int]int {
 	first, twins := map[string]int{}, map[int]int{}
 	for _, r := range h.Rows {
-		if r.State != Succeeded || r.Result == nil || r.Result.Program == nil {
+		if r.State != Succeeded || r.Result == nil || r.Result.Program == nil || r.Result.Program.Shell {
 			continue
 		}
 		inv, err := h.Spec.Template().Render(r.Trial)

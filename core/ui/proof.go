@@ -17,7 +17,7 @@ func unproven(r *sweep.Row) string {
 		return ""
 	}
 	text := "not proven: " + strings.Join(res.NotProven, ", ")
-	if res.Program == nil {
+	if res.Program == nil || res.Program.Shell {
 		return text + ": launch did not see the process that trains"
 	}
 	return text + ": the process that trained did not get it: " + clip(Quote(res.Program.Args), 120)
@@ -45,7 +45,7 @@ func (p Printer) Proof(h *sweep.History) {
 	for _, g := range groups {
 		p.line("%s not proven: %s: trial %s; the command may not pass it on: %s", isAre(len(g.rows)), OneLine(g.keys),
 			list(g.rows), OneLine(clip(Quote(commandOf(h, g.of)), 120)))
-		if pr := g.of.Result.Program; pr != nil {
+		if pr := g.of.Result.Program; pr != nil && !pr.Shell {
 			p.line("  what trained got: %s", OneLine(clip(Quote(pr.Args), 160)))
 		} else {
 			p.line("  launch did not see the process that trains")
