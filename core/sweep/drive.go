@@ -279,7 +279,7 @@ func (s *Sweep) prove(trial int, r *Result) {
 		return
 	}
 	output, read := "", false
-	r.NotProven = inv.Unproven(r, func(key, value string) bool {
+	inv.Prove(r, func(key, value string) bool {
 		if k, ok := s.Executor.(Keeper); ok && !read {
 			output, read = k.Printed(trial), true
 		}

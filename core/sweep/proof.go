@@ -31,18 +31,22 @@ const (
 	bySet              // --set
 )
 
-// Unproven lists the keys of a row whose values the training is not known to have got. printed reports whether the
-// program printed that a key has a value. Of a start that did not succeed nothing is asked.
-func (i Invocation) Unproven(r *Result, printed func(key, value string) bool) (keys []string) {
+// Prove notes in a row's result the keys whose values the training is not known to have got. printed reports whether
+// the program printed that a key has a value. Of a start that did not succeed nothing is asked.
+func (i Invocation) Prove(r *Result, printed func(key, value string) bool) {
+	r.NotProven, r.Printed = nil, nil
 	if r.Ending != run.Succeeded {
-		return nil
+		return
 	}
 	for _, c := range i.claims {
-		if !c.proven(r) && !printed(strings.TrimPrefix(c.key, "env:"), c.value) && !slices.Contains(keys, c.key) {
-			keys = append(keys, c.key)
+		switch {
+		case c.proven(r):
+		case printed(strings.TrimPrefix(c.key, "env:"), c.value):
+			r.Printed = append(r.Printed, c.key)
+		case !slices.Contains(r.NotProven, c.key):
+			r.NotProven = append(r.NotProven, c.key)
 		}
 	}
-	return keys
 }
 
 // proven reports whether the process that trained got a value.
@@ -184,14 +188,15 @@ func Printed(output, key, value string) bool {
 func (h *History) Twins() map[int]int {
 	first, twins := map[string]int{}, map[int]int{}
 	for _, r := range h.Rows {
-		if r.State != Succeeded || r.Result == nil || r.Result.Program == nil || r.Result.Program.Shell {
+		res := r.Result
+		if r.State != Succeeded || res == nil || res.Program == nil || res.Program.Shell || len(res.Printed) > 0 {
 			continue
 		}
 		inv, err := h.Spec.Template().Render(r.Trial)
 		if err != nil || slices.ContainsFunc(inv.claims, func(c claim) bool { return c.shell }) {
 			continue // a shell's text may make a difference that no argument shows
 		}
-		p := r.Result.Program
+		p := res.Program
 		id := strings.Join(slices.Concat(p.Args, []string{"", p.Dir, ""}, p.Env, []string{""}, inv.Set), "\x00")
 		if at, ok := first[id]; ok {
 			twins[r.Number] = at

@@ -38,6 +38,8 @@ type Result struct {
 	Program *run.Program `json:"program,omitempty"`
 	// NotProven are the keys of the row whose values the training is not known to have got.
 	NotProven []string `json:"not_proven,omitempty"`
+	// Printed are those that only its output shows.
+	Printed []string `json:"proven_by_output,omitempty"`
 	// Need is what a trial that does not fit needs at least, and Room what there was; 0: not known.
 	Need unit.Bytes `json:"need_bytes,omitempty"`
 	Room unit.Bytes `json:"room_bytes,omitempty"`
