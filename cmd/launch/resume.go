@@ -72,6 +72,7 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 	if err != nil {
 		return err
 	}
+	s.carryRow(rec)
 	defer rec.Close()
 	taken := false
 	defer func() {

@@ -139,6 +139,7 @@ func commandLine(c *cobra.Command, args []string) (settings, []string, error) {
 	}
 	s.Set, _ = c.Flags().GetStringArray(setFlag) // nil where the command has no such flag
 	s.Accept, _ = c.Flags().GetBool(acceptFlag)
+	s.ofRow(c.Flags())
 	dash := c.ArgsLenAtDash()
 	if len(args) > 0 && dash != 0 {
 		// launch's flags end at the first argument

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/launch-ml/launch/core/attempt"
 	"github.com/launch-ml/launch/core/claim"
@@ -106,7 +105,7 @@ func clearLeftovers(s settings, say ui.Printer) {
 func (s settings) options() attempt.Options {
 	return attempt.Options{
 		Inside: s.Inside, TTY: s.TTY, Quiet: s.Quiet, Grace: s.Grace, Sample: s.Sample, State: s.State, Leave: s.Leave,
-		Yield: s.Yield, Wait: s.Wait,
+		Yield: s.Yield, Wait: s.Wait, Prove: s.Row != "", Env: s.RowEnv,
 	}
 }
 
@@ -130,7 +129,7 @@ func asTyped(ctx context.Context, s settings, p *intake.Reading, say ui.Printer)
 		}
 	}
 	settle := func() {}
-	rec, err := record.In(s.State).Create(time.Now())
+	rec, err := s.newRecord()
 	if err != nil {
 		rec = nil
 	} else {
@@ -160,16 +159,16 @@ func asTyped(ctx context.Context, s settings, p *intake.Reading, say ui.Printer)
 		}
 		return started(err)
 	}
-	if rec != nil {
-		rec.Write(record.Event{Kind: record.Ended, Outcome: &out})
-		rec.Close()
-	}
-	explainTyped(s, p, say, x, out, output)
 	stop := &run.Stop{}
 	if out.Left != "" {
 		stop = &run.Stop{Why: out.Left, Code: run.TryLater}
 	}
-	code, whose := attempt.ExitCode(x.Exit.Status(), nil, stop, x.Trouble)
+	code, whose := attempt.ExitCode(x.Exit.Status(), nil, stop, s.trouble(x))
+	if rec != nil {
+		rec.Write(record.Event{Kind: record.Ended, Outcome: &out, Code: &code})
+		rec.Close()
+	}
+	explainTyped(s, p, say, x, out, output)
 	writeResult(s, say, result{Ending: out.Ending, Code: code, Whose: whose, Outcome: &out, Run: id(rec)})
 	s.tidy()
 	if code != x.Exit.Status() {
@@ -237,7 +236,7 @@ func carry(ctx context.Context, s settings, p *intake.Reading, say ui.Printer) e
 		writeResult(s, say, result{Ending: "refused", Code: v.Stop.Code, Stop: v.Stop, Job: p.Job})
 		return exitCode(v.Stop.Code)
 	}
-	rec, err := record.In(s.State).Create(time.Now())
+	rec, err := s.newRecord()
 	if err != nil {
 		rec = nil
 		say.Warn("%v: launch records nothing. If it is killed, the run cannot be resumed", err)
@@ -333,9 +332,9 @@ func finish(
 		stop = &run.Stop{Why: err.Error()}
 	}
 	last := r.Last()
-	code, whose := attempt.ExitCode(x.Exit.Status(), last, stop, x.Trouble)
+	code, whose := attempt.ExitCode(x.Exit.Status(), last, stop, s.trouble(x))
 	if rec != nil {
-		rec.Write(record.Event{Kind: record.Stopped, Stop: stop})
+		rec.Write(record.Event{Kind: record.Stopped, Stop: stop, Code: &code})
 		rec.Close()
 	}
 	if last == nil || last.Outcome.Ending != run.Succeeded {
@@ -371,7 +370,7 @@ func interrupted(s settings, r *run.Run, rec *record.Record, say ui.Printer, by 
 		stop = &run.Stop{Why: by.Error(), Code: run.TryLater}
 	}
 	if rec != nil {
-		rec.Write(record.Event{Kind: record.Stopped, Stop: stop})
+		rec.Write(record.Event{Kind: record.Stopped, Stop: stop, Code: &stop.Code})
 		rec.Close()
 	}
 	say.Line("%v: run %s", by, id(rec))

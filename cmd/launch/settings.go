@@ -71,8 +71,11 @@ type settings struct {
 	State      string           // folder of the runs
 	Grace      time.Duration    // 0: no limit
 	Leave      []attempt.Notice // signals on which the program saves its state and stops
-	Yield      bool             // a sweep runs this trial again if it runs out of memory beside another launch
-	Sample     time.Duration
+	// Row is the mark of the start of a sweep's row that this launch is, and RowEnv the variables that the row sets.
+	Row    string
+	RowEnv []string
+	Yield  bool // a sweep runs this trial again if it runs out of memory beside another launch
+	Sample time.Duration
 	// FormulaTime is how long the formulas of a plugin may take; 0: none is run.
 	FormulaTime time.Duration
 	Receipts    bool // correct estimates by earlier receipts
@@ -159,12 +162,17 @@ func addFlags(f *pflag.FlagSet) {
 // setFlag is the name of the flag that addSet declares.
 const setFlag = "set"
 
+// rowFlag is the name of the flag that addSet declares for the rows of sweeps.
+const rowFlag = "sweep-row"
+
 // addSet declares --set, for the commands that read a job. It is no setting of launch: it is part of one job, as its
 // command is. So neither the environment nor a settings file has it; there it would change every training without being
 // seen. launch resume keeps what its run has.
 func addSet(f *pflag.FlagSet) {
 	f.StringArray(setFlag, nil, "run the job as if its recipe had this value: KEY=VALUE, where KEY is an address in the "+
 		"recipe (train.optim_g.lr), a knob (micro-batch) or an option of the program (--set=--lr=0.1); may be repeated")
+	f.String(rowFlag, "", "a sweep starts this launch for the row with this mark, and looks for the variables after it")
+	f.Lookup(rowFlag).Hidden = true
 }
 
 // readSettings joins flags, environment and files. dir is the folder that launch was started in.

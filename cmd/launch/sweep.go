@@ -119,7 +119,7 @@ func newSweep() *cobra.Command {
 	c.Flags().SetInterspersed(false)
 	f.add(c.Flags())
 	for _, sub := range []*cobra.Command{newSweepPlan(), newSweepStatus(), newSweepShow(), newSweepResume(),
-		newSweepStop(), newSweepExport(), newSweepEmit(), newSweepRow()} {
+		newSweepStop(), newSweepExport(), newSweepEmit(), newSweepLine(), newSweepRow()} {
 		c.AddCommand(sub)
 	}
 	return exits(c, sweepExits...)
@@ -458,13 +458,12 @@ func priceSweep(ctx context.Context, s settings, spec *sweep.Spec, t *sweep.Temp
 
 // executor runs and prices the trials of a sweep on this machine.
 func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) {
-	own, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("finding launch itself: %w", err)
-	}
 	sweeps := store.In(s.State)
-	o := local.Options{Launch: own, Dir: dir, Flags: append(s.withoutNotices(spec.Flags), "--state-dir="+s.State),
+	o := local.Options{Dir: dir, Flags: append(s.withoutNotices(spec.Flags), "--state-dir="+s.State),
 		Folder: func(n int) string { return sweeps.Trial(spec.Name, n) }, Runs: record.In(s.State)}
+	if spec.ID != "" {
+		o.Mark = spec.Mark
+	}
 	if spec.Pack {
 		s.ofTrials(spec.Flags).onCards(&o)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +21,7 @@ func newSweepEmit() *cobra.Command {
 		Use:   "emit ENGINE [flags] -- COMMAND [ARG ...]",
 		Short: "print a sweep as a file for " + strings.Join(emit.Engines, ", "),
 		Long: `emit prints a file for another engine and starts nothing: a task for SkyPilot, an indexed Job for
-Kubernetes, or one command a line for GNU parallel and xargs. Each row is one launch with --continue,
+Kubernetes, or one command a line for GNU parallel, xargs and sh, in words that no shell changes. Each row is one launch with --continue,
 so that it goes on where it was when the engine starts it again. Exit code 75 means that the engine
 should start the row again, and 78 that it should not.`,
 		Example: `  launch sweep emit parallel --grid --lr=0.1,0.2 -- python train.py > rows; parallel -j2 --joblog log < rows
@@ -59,6 +60,25 @@ should start the row again, and 78 that it should not.`,
 	c.Flags().IntVar(&task.GPUs, "cards", 0, "kubernetes: number of cards of each row")
 	c.Flags().StringVar(&memory, "task-memory", "", "host memory of each row, such as 16GiB")
 	return c
+}
+
+// newSweepLine is what a line of an emitted file runs whose words a shell would change.
+func newSweepLine() *cobra.Command {
+	return &cobra.Command{
+		Use: "line WORD ...", Short: "run a line of an emitted file", Hidden: true, DisableFlagParsing: true,
+		RunE: func(c *cobra.Command, words []string) error {
+			env, args, err := emit.Decode(words)
+			if err != nil {
+				return err
+			}
+			own, err := os.Executable()
+			if err != nil {
+				return fmt.Errorf("finding launch itself: %w", err)
+			}
+			err = syscall.Exec(own, append([]string{os.Args[0]}, args...), append(os.Environ(), env...))
+			return fmt.Errorf("running the line: %w", err)
+		},
+	}
 }
 
 // printTask prints the file.

@@ -19,6 +19,7 @@ import (
 // settingsHere reads the settings for a subcommand that runs no program, and prints the warnings about their files.
 func settingsHere(c *cobra.Command) (settings, error) {
 	s, err := readSettings(c.Flags(), ".")
+	s.ofRow(c.Flags())
 	say := ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)}
 	for _, note := range s.Notes {
 		say.Warn("%s", note)

@@ -37,6 +37,8 @@ type Options struct {
 	State  string        // the state folder
 	Leave  []Notice      // signals on which the program is to save its state and to stop
 	Yield  bool          // an out-of-memory beside another launch ends the run
+	Prove  bool          // see which arguments the process that trains really gets
+	Env    []string      // with Prove: names of variables to see there
 	// Wait is how long the run may wait for the room that it has claimed; 0: not at all; negative: without a limit.
 	Wait time.Duration
 }

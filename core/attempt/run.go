@@ -50,6 +50,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	x.attempts++
 	spec, clear, err := x.spec(a, l.tap, watch)
 	defer clear()
+	seen := x.prove(a, &spec)
 	if spec.Divert = leaver.divert; err == nil && x.Signals != nil {
 		err = x.Signals.Pending()
 	}
@@ -59,6 +60,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		return run.Outcome{}, err
 	}
 	exit, err := proc.Run(unshielded(ctx, a.over), spec)
+	program := seen.end()
 	if means := (*proc.MeansError)(nil); errors.As(err, &means) && a.trial == "" {
 		err = x.handOver(spec, means)
 	}
@@ -81,6 +83,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	x.report(a, l, e)
 	out = x.judge(a, l, watch, e)
 	left(&out, gone)
+	out.Program = program
 	if trail != nil {
 		l.tap.close() // then the file is complete
 		trail.found(&out, time.Unix(0, l.stepped.Load()))

@@ -10,8 +10,12 @@ import (
 // it among the faults.
 var stopping = lazy.MustCompile(`\b(will|would) stop (at|with)\b|\bstops (at (it|its|an?|the|what|torch)|without|the first)\b`)
 
-// StopsAt are the warnings at which the program will stop: its faults, and those that tell so.
+// StopsAt are the warnings at which the program will stop: its faults, and those that tell so. There are none without a
+// job.
 func (j *Job) StopsAt() (out []string) {
+	if j == nil {
+		return nil
+	}
 	out = slices.Clone(j.Faults)
 	for _, w := range j.Warnings {
 		if stopping.MatchString(w) && !slices.Contains(out, w) {

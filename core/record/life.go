@@ -56,6 +56,40 @@ func (s Store) BegunBy(pid int, on Carrier, since time.Time) string {
 	return ""
 }
 
+// OfRow returns the run of a start of a sweep's row, by its mark, among those that have begun since then; nil if there is
+// none. A run that an earlier start of the row began is found by its name.
+func (s Store) OfRow(mark, resumed string, since time.Time) *History {
+	if mark == "" {
+		return nil
+	}
+	has := func(id string) *History {
+		h, err := s.Read(id)
+		if err == nil && slices.ContainsFunc(h.Events, func(e Event) bool { return e.Row == mark }) {
+			return h
+		}
+		return nil
+	}
+	if resumed != "" {
+		if h := has(resumed); h != nil {
+			return h
+		}
+	}
+	ids, err := s.List()
+	if err != nil {
+		return nil
+	}
+	first := since.Add(-time.Minute).UTC().Format("20060102-150405.000") // as the names of runs begin
+	for _, id := range slices.Backward(ids) {
+		if id < first {
+			break
+		}
+		if h := has(id); h != nil {
+			return h
+		}
+	}
+	return nil
+}
+
 var carrier = sync.OnceValue(func() *Carrier {
 	c := &Carrier{}
 	c.Host, _ = os.Hostname()

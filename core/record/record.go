@@ -69,6 +69,8 @@ type Event struct {
 	Identity *identity.Identity `json:"identity,omitempty"`
 	Data     []identity.Tree    `json:"data,omitempty"`
 	Mix      *run.Mix           `json:"mix,omitempty"`
+	Row      string             `json:"row,omitempty"`       // in events by which a launch takes the run: see [Record.Row]
+	Code     *int               `json:"exit_code,omitempty"` // launch's, in the last event of a run
 }
 
 // A Store is the folder of all runs.
@@ -84,6 +86,8 @@ func (s Store) Locks() string { return filepath.Join(filepath.Dir(s.Dir), "locks
 type Record struct {
 	ID  string
 	Dir string
+	// Row is the mark of the start of a sweep's row for which this launch carries the run; "": it is no row.
+	Row string
 
 	mu   sync.Mutex
 	file *os.File
@@ -154,7 +158,7 @@ const events = "events.jsonl"
 func (r *Record) Write(e Event) error {
 	e.Version, e.PID = Version, os.Getpid()
 	if e.Kind == Started || e.Kind == Followed || e.Kind == Resumed {
-		e.Carrier = carrier()
+		e.Carrier, e.Row = carrier(), r.Row
 	}
 	if e.Time.IsZero() {
 		e.Time = time.Now()
@@ -177,9 +181,17 @@ func (r *Record) Planned(p *run.Plan) error { return r.Write(Event{Kind: Planned
 // Ended implements [run.Journal].
 func (r *Record) Ended(a *run.Attempt) error { return r.Write(Event{Kind: Ended, Attempt: a}) }
 
+// Reserve keeps room on the disk for the events of the run's end, which are written even if the disk is full by then.
+func (r *Record) Reserve() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	private.Reserve(r.file, 256<<10)
+}
+
 // Close closes the record and unlocks the run. What was written is kept.
 func (r *Record) Close() error {
 	r.sign.release()
+	private.Unreserve(r.file)
 	return r.file.Close()
 }
 

@@ -141,10 +141,12 @@ type Outcome struct {
 	Rates *metric.Track `json:"learning_rates,omitempty"`
 	// Changed is how its training differs from that of an earlier attempt, by the program's own reports, though the plan
 	// did not ask for that: its cost was then [ladder.Recipe].
-	Changed   []string      `json:"changed,omitempty"`
-	Confirmed []string      `json:"confirmed,omitempty"` // edited documents whose text the program has saved
-	Began     time.Time     `json:"began"`
-	Took      time.Duration `json:"took_ns"`
+	Changed   []string `json:"changed,omitempty"`
+	Confirmed []string `json:"confirmed,omitempty"` // edited documents whose text the program has saved
+	// Program is the process that trained; nil: it was not looked for, or not seen.
+	Program *Program      `json:"program,omitempty"`
+	Began   time.Time     `json:"began"`
+	Took    time.Duration `json:"took_ns"`
 	// Checked are the values of the checks of the plugin, in their order; nil before any.
 	Checked []checklist.Values `json:"checked,omitempty"`
 	// Survived is the first line about an out-of-memory, or another failure, after which the program went on.

@@ -48,6 +48,12 @@ type Admission interface {
 	Admit(waiting, running []*Row) []Move
 }
 
+// A Keeper is an executor that keeps what its trials print.
+type Keeper interface {
+	// Printed returns what a trial has printed, or its beginning and its end.
+	Printed(trial int) string
+}
+
 // A Move starts a trial, or has a running one stopped and put back.
 type Move struct {
 	Trial int
@@ -180,8 +186,9 @@ func (s *Sweep) waits() bool {
 // note records an event and applies it.
 func (s *Sweep) note(e Event) bool {
 	e.Version, e.Time = Version, time.Now()
-	if err := s.Journal.Write(e); err != nil {
-		s.fail(fmt.Errorf("recording the sweep: %w", err))
+	if err := s.Journal.Write(e); err != nil { // what runs already runs on: its launch keeps its result
+		s.failed = cmp.Or(s.failed, fmt.Errorf("recording the sweep: %w; no further trial is started. When the folder "+
+			"has room again: launch sweep resume %s", err, s.History.Spec.Name))
 		return false
 	}
 	s.apply(e)
@@ -285,6 +292,21 @@ func (s *Sweep) start(r *Row, begun bool, card *Card) {
 	}
 }
 
+// prove notes which values of a row its training is not known to have got.
+func (s *Sweep) prove(trial int, r *Result) {
+	inv, err := s.Template.Render(s.History.Row(trial).Trial)
+	if err != nil {
+		return
+	}
+	output, read := "", false
+	inv.Prove(r, func(key, value string) bool {
+		if k, ok := s.Executor.(Keeper); ok && !read {
+			output, read = k.Printed(trial), true
+		}
+		return Printed(output, key, value)
+	})
+}
+
 // ended records the end of a start.
 func (s *Sweep) ended(end End) {
 	if r := s.History.Row(end.Trial); r == nil || r.State != Running || r.Starts != end.Start {
@@ -293,6 +315,7 @@ func (s *Sweep) ended(end End) {
 	if end.Result.Ending == Lost && s.asked > 1 { // it was killed because the user asked for that
 		end.Result.Ending = run.Interrupted
 	}
+	s.prove(end.Trial, &end.Result)
 	e := Event{Kind: Ended, Trial: end.Trial, Start: end.Start, Result: &end.Result}
 	if !s.note(e) { // the row's result is still in the trial's folder; here the loop must see the end
 		e.Version, e.Time = Version, time.Now()

@@ -319,7 +319,7 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
-// A journal that cannot be written ends the sweep: the trials are asked to stop, and nothing more starts.
+// A journal that cannot be written ends the sweep: nothing more starts, and what runs is not stopped.
 type full struct {
 	memory
 	left int
@@ -337,11 +337,18 @@ func TestJournalFull(t *testing.T) {
 		x := &script{ends: make(chan End, 100), held: map[int]Start{}}
 		s := &Sweep{History: &History{}, Searcher: Rows{{Number: 1}, {Number: 2}, {Number: 3}}, Executor: x,
 			Template: Template{Command: []string{"true"}}, Admission: Jobs(3), Journal: &full{left: left}}
-		if left > 3 {
-			s.Stops = func() chan string { c := make(chan string, 1); c <- "stop"; return c }()
-		}
+		stops := make(chan string, 1)
+		s.Stops = stops
+		ran := 0
+		time.AfterFunc(50*time.Millisecond, func() {
+			ran = len(x.held)
+			stops <- "stop"
+		})
 		if _, err := s.Drive(t.Context()); err == nil || len(x.held) > 0 || len(x.starts) > 3 {
 			t.Errorf("%d: %v, %d still run, %d starts", left, err, len(x.held), len(x.starts))
+		}
+		if want := []int{0, 0, 1, 2, 3, 3}[left]; len(x.starts) == want && ran != want && left > 1 {
+			t.Errorf("%d: %d of %d trials were stopped because the journal was full", left, want-ran, want)
 		}
 	}
 }

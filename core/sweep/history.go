@@ -53,6 +53,7 @@ type Event struct {
 // A Spec is a sweep as asked.
 type Spec struct {
 	Name    string   `json:"name"`
+	ID      string   `json:"id,omitempty"`      // of this sweep alone; "": it is older than marks
 	Command []string `json:"command,omitempty"` // secrets masked
 	Dir     string   `json:"dir"`               // where the sweep was started
 	Flags   []string `json:"flags,omitempty"`   // launch's, given to every trial
@@ -70,6 +71,11 @@ type Spec struct {
 	Snapshot   string       `json:"snapshot,omitempty"`       // the folder of a copy of the code, in which the trials run
 	// Identity is what the sweep began as, without the values of its rows; nil: not recorded.
 	Identity *identity.Identity `json:"identity,omitempty"`
+}
+
+// Mark is what the record of a run has that a start of a trial began or resumed: no other row ever has the same.
+func (s Spec) Mark(trial, start int) string {
+	return fmt.Sprintf("%s/%d/%d/%s", s.Name, trial, start, s.ID)
 }
 
 // An Engine is a batch system that runs the trials.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/metric"
@@ -39,9 +40,17 @@ type Result struct {
 	Mixed []string `json:"mixed,omitempty"`
 	// Unlike lists what is no longer as when the row's run began: launch did not go on with it.
 	Unlike []string `json:"unlike,omitempty"`
+	// Program is the process that trained; nil: not seen.
+	Program *run.Program `json:"program,omitempty"`
+	// NotProven are the keys of the row whose values the training is not known to have got.
+	NotProven []string `json:"not_proven,omitempty"`
+	// Printed are those that only its output shows.
+	Printed []string `json:"proven_by_output,omitempty"`
 	// Need is what a trial that does not fit needs at least, and Room what there was; 0: not known.
 	Need unit.Bytes `json:"need_bytes,omitempty"`
 	Room unit.Bytes `json:"room_bytes,omitempty"`
+
+	edits []config.Edit // of the plan of the last attempt
 }
 
 // Endings of a trial beside those of a run.
@@ -93,7 +102,8 @@ func ReadResult(doc []byte) (Result, error) {
 		}
 		last = &a.Outcome
 		cost := a.Plan.Cost
-		r.Cost, r.Batch, r.Changes, r.Room = &cost, a.Plan.Batch, changed(&a.Plan), a.Plan.Room
+		r.edits = a.Plan.Edits
+		r.Cost, r.Batch, r.Changes, r.Room = &cost, a.Plan.Batch, changesOf(&a.Plan), a.Plan.Room
 	}
 	if d.Job != nil {
 		r.Asked, r.Length = d.Job.Batch, d.Job.Steps
@@ -103,7 +113,7 @@ func ReadResult(doc []byte) (Result, error) {
 			r.Why = last.Doubtful
 		}
 		r.Peak, r.PeakIs, r.Rate = last.Peak, last.PeakIs, last.Rate
-		r.Length = max(r.Length, last.Total)
+		r.Length, r.Program = max(r.Length, last.Total), last.Program
 		if r.Why == "" {
 			r.Why = last.Cause
 		}
@@ -123,8 +133,8 @@ func ReadResult(doc []byte) (Result, error) {
 	return r, nil
 }
 
-// changed describes what a plan changes; "" if nothing. Edits alone do not tell: those of a resume change no setting.
-func changed(p *run.Plan) string {
+// changesOf describes what a plan changes; "" if nothing. Edits alone do not tell: those of a resume change no setting.
+func changesOf(p *run.Plan) string {
 	if text := p.Changes(); len(p.Edits) > 0 && text != run.AsAsked {
 		return text
 	}

@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -127,45 +126,6 @@ func parseDraw(how, from, to string) (*Draw, error) {
 		return nil, fmt.Errorf("%s:%s..%s: the ends are whole numbers", how, from, to)
 	}
 	return d, nil
-}
-
-// expand lists the numbers of A..B..STEP, both ends included. Without a step the ends are whole numbers.
-func expand(from, to, step string) ([]string, error) {
-	a, errA := strconv.ParseFloat(from, 64)
-	b, errB := strconv.ParseFloat(to, 64)
-	by, errS := 1.0, error(nil)
-	if step != "" {
-		by, errS = strconv.ParseFloat(step, 64)
-	} else if strings.ContainsAny(from+to, ".eE") {
-		return nil, errors.New("a range of fractions needs a step, such as 0.1..0.5..0.1")
-	}
-	if errA != nil || errB != nil || errS != nil || by == 0 {
-		return nil, errors.New("a range is two numbers, and a step that is not 0")
-	}
-	if by = math.Abs(by); b < a {
-		by = -by
-	}
-	n := math.Floor((b-a)/by+1e-9) + 1
-	if !(n <= mostValues) {
-		return nil, fmt.Errorf("more than %d values", mostValues)
-	}
-	out := make([]string, int(n))
-	for i := range out {
-		x := a + float64(i)*by
-		if strings.ContainsAny(from+step, "eE") {
-			out[i] = strconv.FormatFloat(x, 'g', 6, 64)
-			continue
-		}
-		text := strconv.FormatFloat(x, 'f', max(decimals(from), decimals(step)), 64) // 0.30000000000000004 is 0.3
-		x, _ = strconv.ParseFloat(text, 64)
-		out[i] = strconv.FormatFloat(x, 'f', -1, 64)
-	}
-	return out, nil
-}
-
-func decimals(number string) int {
-	_, after, _ := strings.Cut(number, ".")
-	return len(after)
 }
 
 // draw takes one value at random.

@@ -66,8 +66,12 @@ type SweepRow struct {
 	Mixed   []string    `json:"mixed,omitempty"`
 	Card    *sweep.Card `json:"card,omitempty"`     // of the last start; absent: the trial found its own
 	PutBack int         `json:"put_back,omitempty"` // how often it was stopped because its card filled
-	Began   *time.Time  `json:"began"`
-	Ended   *time.Time  `json:"ended"`
+	// NotProven are keys whose values the training is not known to have got; SameAs is an earlier trial that trained with
+	// the same arguments and environment.
+	NotProven []string   `json:"not_proven,omitempty"`
+	SameAs    int        `json:"same_as,omitempty"`
+	Began     *time.Time `json:"began"`
+	Ended     *time.Time `json:"ended"`
 }
 
 // SweepDocument returns the document of a sweep. driver is the process that drives it now; 0: none.
@@ -92,8 +96,11 @@ func SweepDocument(h *sweep.History, folder string, driver int) SweepDoc {
 	for state, n := range h.Count() {
 		d.Counts[string(state)] = n
 	}
+	twins := h.Twins()
 	for _, r := range h.Rows {
-		d.Rows = append(d.Rows, RowOfTrial(h, r))
+		row := RowOfTrial(h, r)
+		row.SameAs = twins[r.Number]
+		d.Rows = append(d.Rows, row)
 	}
 	return d
 }
@@ -113,6 +120,9 @@ func RowOfTrial(h *sweep.History, r *sweep.Row) SweepRow {
 	row.Micro, row.Accum, row.Global = known(res.Batch.Micro), known(res.Batch.Accumulation), known(res.Batch.Global())
 	row.Seconds, row.Metrics = known(res.Took.Seconds()), res.Metrics
 	row.Mixed = mixedOf(r)
+	if r.State == sweep.Succeeded {
+		row.NotProven = res.NotProven
+	}
 	if res.Cost != nil {
 		cost := res.Cost.String()
 		row.Cost = &cost
@@ -151,6 +161,9 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 	for _, r := range h.Rows {
 		p.sweepRow(r, wide, show)
 		beyond = beyond || r.Result.Beyond() && r.State == sweep.Succeeded
+	}
+	for trial, of := range twinsInOrder(h) {
+		p.line("trial %d is a duplicate of trial %d: both trained with the same arguments and environment", trial, of)
 	}
 	if beyond {
 		p.line("* cost beyond numerics: compare this row with the others only after --same-plan, or with care")
@@ -214,6 +227,9 @@ func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) {
 	if res := r.Result; res != nil && res.Why != "" && (r.State == sweep.Failed || r.State == sweep.OutOfMemory ||
 		r.State == sweep.CannotFit || r.State == sweep.NoRoom || r.State == sweep.Died || r.State == sweep.Doubtful) {
 		p.line("%5s  %s", "", OneLine(res.Why))
+	}
+	if why := unproven(r); why != "" {
+		p.line("%5s  %s", "", OneLine(why))
 	}
 }
 
@@ -310,6 +326,7 @@ func (p Printer) Trial(h *sweep.History, r *sweep.Row) {
 
 // SweepEnd writes the last lines of a sweep.
 func (p Printer) SweepEnd(h *sweep.History, why string, code int) {
+	p.Proof(h)
 	if p.Quiet && code == 0 {
 		return
 	}

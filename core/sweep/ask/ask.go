@@ -108,6 +108,12 @@ func (s *settings) UnmarshalJSON(text []byte) error {
 		if seen[key] {
 			return fmt.Errorf("%s has two values", key)
 		}
+		if len(seen) == mostKeys {
+			return fmt.Errorf("an assignment has more than %d keys", mostKeys)
+		}
+		if len(key)+len(raw) > longestSetting {
+			return fmt.Errorf("the value of %.100s is longer than %d KiB", key, longestSetting>>10)
+		}
 		seen[key] = true
 		value := string(raw)
 		if raw[0] == '"' {
@@ -159,6 +165,14 @@ type answer struct {
 	Wait        bool       `json:"wait"` // ask again when a trial has ended
 }
 
+// Bounds of one answer: a program that prints more is in error, and would take this process's time and memory. A value
+// becomes an argument, of which Linux takes 128 KiB (MAX_ARG_STRLEN).
+const (
+	mostKeys       = 1000 // of one assignment
+	mostTrials     = 10_000
+	longestSetting = 100 << 10
+)
+
 // parse reads an answer and returns its trials, numbered from first on.
 func parse(line []byte, first int) (a answer, trials []sweep.Trial, err error) {
 	d := json.NewDecoder(bytes.NewReader(line))
@@ -170,6 +184,9 @@ func parse(line []byte, first int) (a answer, trials []sweep.Trial, err error) {
 	}
 	if err == nil && len(all) == 0 && !a.Done && !a.Wait {
 		err = errors.New("an answer has an assignment, assignments, done or wait")
+	}
+	if err == nil && len(all) > mostTrials {
+		err = fmt.Errorf("it has more than %d assignments", mostTrials)
 	}
 	if err == nil && len(all) > 0 && a.Wait {
 		err = errors.New("it has an assignment, and wants to wait")

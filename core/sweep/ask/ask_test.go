@@ -221,7 +221,15 @@ func TestTroubles(t *testing.T) {
 		"it waits for none":  {`*'"ask"'*) echo '{"wait": true}' ;;`, "no trial runs", 0, 0},
 		"it was not asked":   {`*'"launch"'*) echo '{"done": true}'; echo '{"done": true}' ;;`, "", 0, 0},
 		"a trial cannot run": {`*'"ask"'*) echo '{"assignment": {"bad": 1}}' ;;`, "trial 1: no such key", 0, 0},
-		"a line of 2 MiB":    {`*'"ask"'*) head -c 2097152 /dev/zero | tr '\0' x; echo ;;`, "too long", 0, 0},
+		"many keys": {`*'"ask"'*) printf '{"assignment": {"a": 1'; for i in $(seq 20000); do printf ',"k%d": 1' $i; done
+echo '}}' ;;`, "more than 1000 keys", 0, 0},
+		"many trials": {`*'"ask"'*) printf '{"assignments": [{"a": 1}'; for i in $(seq 20000); do printf ',{"a": 1}'; done
+echo ']}' ;;`, "more than 10000 assignments", 0, 0},
+		"a long value": {`*'"ask"'*) printf '{"assignment": {"a": "'; head -c 200000 /dev/zero | tr '\0' x; echo '"}}' ;;`,
+			"longer than 100 KiB", 0, 0},
+		"a deep value": {`*'"ask"'*) printf '{"assignment": {"a": '; head -c 50000 /dev/zero | tr '\0' '['; echo '}}' ;;`,
+			"no answer", 0, 0},
+		"a line of 2 MiB": {`*'"ask"'*) head -c 2097152 /dev/zero | tr '\0' x; echo ;;`, "too long", 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			command, _ := script(t, tt.body)

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
-	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/run"
@@ -49,6 +49,9 @@ func Write(engine string, t Task) ([]byte, error) {
 	if len(t.Rows) == 0 {
 		return nil, errors.New("the sweep has no rows")
 	}
+	if strings.ContainsAny(t.State, "\n\r\x00") {
+		return nil, fmt.Errorf("--state %q has a line break", t.State)
+	}
 	switch engine {
 	case "skypilot":
 		return t.skypilot()
@@ -60,43 +63,74 @@ func Write(engine string, t Task) ([]byte, error) {
 	return nil, fmt.Errorf("%q is not one of %s", engine, strings.Join(Engines, ", "))
 }
 
-// line is the shell command of a row. flags are those that the engine needs in addition.
-func (t Task) line(r Row, flags ...string) (string, error) {
-	words := []string{}
-	if len(r.Env) > 0 {
-		words = append([]string{"env"}, r.Env...)
-	}
-	words = append(words, "launch", "--continue")
+// words are the command of a row: its variables, and launch's arguments. flags are those that the engine needs in
+// addition.
+func (t Task) words(r Row, flags ...string) (env, args []string, err error) {
+	args = []string{"--continue"}
 	if t.State != "" {
-		words = append(words, fmt.Sprintf("--state-dir=%s/%d", t.State, r.Number))
+		args = append(args, fmt.Sprintf("--state-dir=%s/%d", t.State, r.Number))
 	}
-	words = slices.Concat(words, flags, t.Flags)
+	args = slices.Concat(args, flags, t.Flags)
 	for _, s := range r.Set {
-		words = append(words, "--set="+s)
+		args = append(args, "--set="+s)
 	}
-	words = slices.Concat(words, []string{"--"}, r.Args)
-	for i, w := range words {
-		quoted, err := syntax.Quote(w, syntax.LangPOSIX)
-		if err != nil {
-			return "", fmt.Errorf("row %d: %q cannot be an argument of a shell: %w", r.Number, w, err)
+	args = slices.Concat(args, []string{"--"}, r.Args)
+	for _, w := range slices.Concat(r.Env, args) {
+		if strings.Contains(w, "\x00") {
+			return nil, nil, fmt.Errorf("row %d: %q cannot be an argument of a program", r.Number, w)
 		}
-		words[i] = quoted
 	}
-	return strings.Join(words, " "), nil
+	return r.Env, args, nil
 }
 
-// parallel is an argument file: one command a line, for parallel --joblog and for xargs -P.
+// line is the shell command of a row.
+func (t Task) line(r Row, flags ...string) (string, error) {
+	env, args, err := t.words(r, flags...)
+	words := slices.Concat([]string{"launch"}, args)
+	if len(env) > 0 {
+		words = slices.Concat([]string{"env"}, env, words)
+	}
+	for i, w := range words {
+		words[i] = quote(w)
+	}
+	return strings.Join(words, " "), err
+}
+
+// quote quotes a word for any shell of POSIX. Within the quotes no "$(" and no "$$" is left, which Kubernetes would
+// replace in a container's command.
+func quote(word string) string {
+	if plain(word) {
+		return word
+	}
+	word = strings.ReplaceAll(word, "'", `'\''`)
+	for _, second := range []string{"(", "$"} { // $$$ needs two passes
+		word = strings.ReplaceAll(word, "$"+second, "$''"+second)
+	}
+	return "'" + strings.ReplaceAll(word, "$$", "$''$") + "'"
+}
+
+// parallel is an argument file: one command a line, for GNU parallel, xargs and sh. No word of it is changed by a
+// shell, by xargs or by parallel, however often they read it: words that might be are written with percent signs.
 func (t Task) parallel() ([]byte, error) {
 	var out bytes.Buffer
 	for _, r := range t.Rows {
-		line, err := t.line(r)
+		env, args, err := t.words(r)
 		if err != nil {
 			return nil, err
 		}
-		if strings.Contains(line, "\n") {
-			return nil, fmt.Errorf("row %d has a line break: parallel reads one command a line", r.Number)
+		words := slices.Concat([]string{"launch"}, args)
+		if len(env) > 0 {
+			words = slices.Concat([]string{"env"}, env, words)
 		}
-		fmt.Fprintln(&out, line)
+		if !slices.ContainsFunc(words, func(w string) bool { return !plain(w) }) {
+			fmt.Fprintln(&out, strings.Join(words, " "))
+			continue
+		}
+		words = slices.Concat(env, args)
+		for i, w := range words {
+			words[i] = encode(w)
+		}
+		fmt.Fprintln(&out, "launch sweep line "+strings.Join(words, " "))
 	}
 	return out.Bytes(), nil
 }
@@ -107,6 +141,9 @@ func (t Task) choose(variable string, first int, flags ...string) (string, error
 	fmt.Fprintf(&out, "case \"$%s\" in\n", variable)
 	for i, r := range t.Rows {
 		line, err := t.line(r, flags...)
+		if err == nil && !utf8.ValidString(line) {
+			err = fmt.Errorf("row %d has bytes that are no UTF-8, which YAML cannot hold", r.Number)
+		}
 		if err != nil {
 			return "", err
 		}

@@ -1,9 +1,11 @@
 package emit
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -88,8 +90,135 @@ func TestParallel(t *testing.T) {
 	if len(lines) != 2 {
 		t.Fatalf("%d lines, want 2", len(lines))
 	}
-	runRow(t, lines[0], "", "--continue|--state-dir=/state/lr/1|--allow=speed|"+
-		"--|python|train.py|--note|it's a $HOME; rm -rf /|b c")
+	want := "launch sweep line A=b%20c --continue --state-dir=/state/lr/1 --allow=speed -- python train.py --note " +
+		"it%27s%20a%20%24HOME%3B%20rm%20-rf%20/"
+	if lines[0] != want {
+		t.Errorf("the line is\n%s, want\n%s", lines[0], want)
+	}
+	runRow(t, lines[1], "", "--continue|--state-dir=/state/lr/2|--allow=speed|--set=train.lr=1e-4|--|python|train.py|")
+}
+
+// hostile are values that shells, xargs, parallel and Kubernetes would change, or run.
+var hostile = []string{"", " ", "a b", "$(touch pwned)", "`touch pwned`", "$(JOB_COMPLETION_INDEX)", "$$(HOME)", "$$$$(A)",
+	"x;touch pwned", "*", "~", "=cat", "{}", "{1}", "{a,b}", `"`, "'", `\`, `\\"'`, "a\nb", "\t", "é\x80", "%41", "%", "100%", "!x",
+	"#", "&", "|", "<f", "-n", "--", "$HOME", "${HOME}", "[64, 64]", "\x01\x1b[31m", "\u0085\u2028\ufeff"}
+
+// Every value arrives as it is, and none is run, whatever reads the file.
+func TestValuesArrive(t *testing.T) {
+	dir := t.TempDir()
+	text := "#!/bin/sh\nif [ \"$1\" = sweep ]; then exec \"$ITSELF\" \"$@\"; fi\nfor a; do :; done; printf '%s\\0' \"$a\" >> \"$OUT\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "launch"), []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := Task{Name: "s", Image: "i", State: "/s"}
+	for i, v := range hostile {
+		many.Rows = append(many.Rows, Row{i + 1, sweep.Invocation{Args: []string{"python", "t.py", "--v", v}}})
+	}
+	file, err := Write("parallel", many)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := filepath.Join(dir, "rows")
+	if err := os.WriteFile(rows, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, how := range []string{"sh rows", "xargs -d '\\n' -n1 sh -c < rows", "xargs -I{} sh -c '{}' < rows",
+		"xargs -I{} dash -c '{}' < rows", "bash rows", "parallel -j1 -k < rows"} {
+		shell, _, _ := strings.Cut(how, " ")
+		if _, err := exec.LookPath(shell); err != nil {
+			continue
+		}
+		out := filepath.Join(t.TempDir(), "out")
+		cmd := exec.Command("sh", "-c", how)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "ITSELF="+own, "OUT="+out, "HOME="+dir)
+		if printed, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", how, err, printed)
+		}
+		got, _ := os.ReadFile(out)
+		if want := strings.Join(hostile, "\x00") + "\x00"; string(got) != want {
+			t.Errorf("%s: the rows got\n%q, want\n%q", how, got, want)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "pwned")); err == nil {
+			t.Fatalf("%s: a value was run", how)
+		}
+	}
+	var j batchv1.Job
+	if _, err := Write("kubernetes", many); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+		t.Errorf("bytes that are no UTF-8 are written as YAML: %v", err)
+	}
+	at := slices.Index(hostile, "é\x80")
+	many.Rows[at].Args[3] = "é"
+	valid := slices.Clone(hostile)
+	valid[at] = "é"
+	doc, err := Write("kubernetes", many)
+	if err == nil {
+		err = yaml.UnmarshalStrict(doc, &j)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := j.Spec.Template.Spec.Containers[0].Command[2]
+	if got := expandAsKubernetes(script); got != script {
+		t.Errorf("Kubernetes changes the script to\n%s", got)
+	}
+	for i, v := range valid {
+		out := filepath.Join(t.TempDir(), "out")
+		cmd := exec.Command("sh", "-c", script)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "OUT="+out, fmt.Sprint("JOB_COMPLETION_INDEX=", i))
+		printed, err := cmd.CombinedOutput()
+		if got, _ := os.ReadFile(out); err != nil || string(got) != v+"\x00" {
+			t.Errorf("kubernetes: got %q, want %q: %v %s", got, v, err, printed)
+		}
+	}
+}
+
+// expandAsKubernetes replaces $(NAME) and $$ as the kubelet does in a container's command, of variables that all exist.
+func expandAsKubernetes(text string) string {
+	var out strings.Builder
+	for i := 0; i < len(text); i++ {
+		if text[i] != '$' || i+1 == len(text) {
+			out.WriteByte(text[i])
+			continue
+		}
+		switch i++; text[i] {
+		case '$':
+			out.WriteByte('$')
+		case '(':
+			if end := strings.IndexByte(text[i:], ')'); end >= 0 {
+				out.WriteString("EXPANDED")
+				i += end
+				continue
+			}
+			out.WriteString("$(")
+		default:
+			out.WriteString("$" + text[i:i+1])
+		}
+	}
+	return out.String()
+}
+
+// The test binary is the launch that reads an emitted line: it runs the launch of the tests with the words.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == "sweep" && os.Args[2] == "line" {
+		_, args, err := Decode(os.Args[3:])
+		if err == nil {
+			cmd := exec.Command("launch", args...)
+			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+			err = cmd.Run()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
 }
 
 func TestErrors(t *testing.T) {

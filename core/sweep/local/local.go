@@ -10,7 +10,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -26,17 +25,18 @@ import (
 
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/record"
-	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
 )
 
 // Options are what an executor needs to start trials.
 type Options struct {
-	Launch string                 // the program launch
+	Launch string                 // the program launch; "": this process's own, whatever has its name now
 	Dir    string                 // where the trials run
 	Flags  []string               // launch's flags, the same for every trial
 	Folder func(trial int) string // a trial's folder; it is made when the trial starts
 	Runs   record.Store           // in which the trials record their runs
+	// Mark is what the record of the run of a trial's start has as its row; nil: the sweep is older than marks.
+	Mark func(trial, start int) string
 	// OnCard returns the flags of a trial on a card; nil: a trial finds its own.
 	OnCard  func(*sweep.Card) []string
 	SaveOn  syscall.Signal // asks a trial to save its state and to stop; 0: it is interrupted
@@ -54,13 +54,21 @@ type Executor struct {
 	pids    map[int]int         // by trial: the launches of those
 }
 
-var _ sweep.Executor = (*Executor)(nil)
+var (
+	_ sweep.Executor = (*Executor)(nil)
+	_ sweep.Keeper   = (*Executor)(nil)
+)
 
 // New returns an executor.
 func New(o Options) *Executor {
+	o.Launch = cmp.Or(o.Launch, itself)
 	return &Executor{Options: o, ends: make(chan sweep.End, 16), running: map[int]*os.Process{},
 		adopted: map[int]string{}, pids: map[int]int{}}
 }
+
+// itself is this process's own program. Its file may be exchanged or away while a sweep runs, as in an upgrade: the
+// kernel keeps what was started.
+const itself = "/proc/self/exe"
 
 // Ends implements [sweep.Executor].
 func (x *Executor) Ends() <-chan sweep.End { return x.ends }
@@ -106,8 +114,8 @@ func (x *Executor) Start(s sweep.Start) error {
 	x.running[s.Trial] = cmd.Process
 	x.mu.Unlock()
 	go func() {
-		cmd.Wait() // its exit code is in the result
-		x.end(s, cmd.Process.Pid)
+		cmd.Wait()
+		x.end(s, cmd.Process.Pid, cmd.ProcessState)
 	}()
 	return nil
 }
@@ -115,6 +123,10 @@ func (x *Executor) Start(s sweep.Start) error {
 // args returns launch's arguments for a start.
 func (x *Executor) args(s sweep.Start) []string {
 	flags := append(slices.Clone(x.Flags), "--json-file="+x.Result(s.Trial, s.Number))
+	if x.Mark != nil {
+		flags = append(flags, "--sweep-row="+strings.Join(append([]string{x.Mark(s.Trial, s.Number)},
+			s.Invocation.Watched()...), ","))
+	}
 	if s.Card != nil && x.OnCard != nil {
 		flags = append(flags, x.OnCard(s.Card)...)
 	}
@@ -132,63 +144,14 @@ func (x *Executor) args(s sweep.Start) []string {
 	return args
 }
 
-// end delivers the end of a start whose process is gone.
-func (x *Executor) end(s sweep.Start, pid int) {
+// end delivers the end of a start whose process is gone. exit is how it ended; nil: an earlier process started it.
+func (x *Executor) end(s sweep.Start, pid int, exit *os.ProcessState) {
 	x.mu.Lock()
 	delete(x.running, s.Trial)
 	delete(x.adopted, s.Trial)
 	delete(x.pids, s.Trial)
 	x.mu.Unlock()
-	x.ends <- sweep.End{Trial: s.Trial, Start: s.Number, Result: x.result(s, pid)}
-}
-
-// result reads the result of a start that is over.
-func (x *Executor) result(s sweep.Start, pid int) sweep.Result {
-	text, err := private.ReadFile(x.Result(s.Trial, s.Number))
-	if err == nil {
-		r, err := sweep.ReadResult(text)
-		if err == nil {
-			return r
-		}
-		return sweep.Result{Ending: sweep.NotRun, Code: run.OwnTrouble, Why: err.Error()}
-	}
-	lost := sweep.Result{Ending: sweep.Lost, Why: "its launch ended without a result"}
-	if !errors.Is(err, fs.ErrNotExist) {
-		lost.Why = err.Error()
-	}
-	lost.Run = x.runOf(pid, s)
-	lost.Known = lost.Run != ""
-	return lost
-}
-
-// runOf finds the run that a launch has recorded before it died, if a plugin recognised its command; else "". Where the
-// process is not known either, because the machine was restarted, it is the only run of that command since then.
-func (x *Executor) runOf(pid int, s sweep.Start) string {
-	if s.Resume != "" {
-		return s.Resume
-	}
-	if pid != 0 {
-		return x.Runs.BegunBy(pid, record.Here(), s.Since)
-	}
-	ids, err := x.Runs.List()
-	if err != nil || len(s.Invocation.Set) > 0 {
-		return ""
-	}
-	first := s.Since.UTC().Format("20060102-150405.000") // as the names of runs begin
-	args := record.MaskArgs(s.Invocation.Args)
-	var same []string
-	for _, id := range slices.Backward(ids) {
-		if id < first {
-			continue
-		}
-		if h, err := x.Runs.Read(id); err == nil && h.Run() != nil && slices.Equal(h.Run().Job.Command.Args, args) {
-			same = append(same, id)
-		}
-	}
-	if len(same) == 1 {
-		return same[0]
-	}
-	return ""
+	x.ends <- sweep.End{Trial: s.Trial, Start: s.Number, Result: x.result(s, pid, exit)}
 }
 
 // Stop implements [sweep.Executor]. A launch that is asked to stop passes that on to its program; one that is killed
@@ -270,7 +233,7 @@ func (x *Executor) adopt(s sweep.Start) {
 				time.Sleep(20 * time.Millisecond)
 			}
 		}
-		x.end(s, pid)
+		x.end(s, pid, nil)
 	}()
 }
 

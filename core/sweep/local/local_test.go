@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,6 +51,9 @@ func play() {
 			}
 		case "result":
 			os.WriteFile(result, []byte(arg), 0o600)
+		case "exit":
+			code, _ := strconv.Atoi(arg)
+			os.Exit(code)
 		case "die":
 			syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
@@ -93,7 +97,10 @@ func TestStart(t *testing.T) {
 		want  run.Ending
 	}{
 		"a result":                  {[]string{"print hi", succeeded}, run.Succeeded},
-		"no result":                 {[]string{"print hi"}, sweep.Lost},
+		"no result":                 {[]string{"print hi"}, run.Succeeded}, // its exit code tells
+		"no result, and a failure":  {[]string{"print hi", "exit 3"}, run.Failed},
+		"no result, and no room":    {[]string{"exit 75"}, run.Interrupted},
+		"no result, and no fit":     {[]string{"exit 78"}, sweep.Refused},
 		"killed":                    {[]string{"die"}, sweep.Lost},
 		"a result, and then killed": {[]string{succeeded, "die"}, run.Succeeded},
 		"what is no result":         {[]string{"result {}"}, sweep.NotRun},
@@ -138,12 +145,60 @@ func TestLostRun(t *testing.T) {
 		start sweep.Start
 		want  string
 	}{
-		{"by its process", os.Getpid(), other, rec.ID}, {"by its command", 0, s, rec.ID}, {"another command", 0, other, ""},
+		{"by its process", os.Getpid(), other, rec.ID}, {"not by its command", 0, s, ""}, {"another command", 0, other, ""},
 		{"it had been resumed", 0, resumed, "R"}, {"a run from before", os.Getpid(), later, ""},
 	} {
-		if r := x.result(tt.start, tt.pid); r.Ending != sweep.Lost || r.Run != tt.want || r.Known != (tt.want != "") {
+		if r := x.result(tt.start, tt.pid, nil); r.Ending != sweep.Lost || r.Run != tt.want || r.Known != (tt.want != "") {
 			t.Errorf("%s: %+v, want %q", tt.name, r, tt.want)
 		}
+	}
+}
+
+// A row finds its own run by its mark, and never that of a row that ran the same command. What the record has of the
+// run's end is the row's result.
+func TestRecordedResult(t *testing.T) {
+	x, dir := executor(t)
+	x.Mark = sweep.Spec{Name: "s", ID: "x"}.Mark
+	write := func(row string, events ...record.Event) string {
+		rec, err := x.Runs.Create(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Row = row
+		j := &job.Job{Plugin: "p", Command: job.Command{Args: []string{"python", "t.py"}, Dir: dir}}
+		rec.Write(record.Event{Kind: record.Started, Run: &run.Run{Job: j}})
+		for _, e := range events {
+			rec.Write(e)
+		}
+		rec.Close()
+		return rec.ID
+	}
+	attempt := func(e run.Ending, code int) record.Event {
+		return record.Event{Kind: record.Ended, Attempt: &run.Attempt{Outcome: run.Outcome{Ending: e, Code: code}}}
+	}
+	stopped := func(code int) record.Event {
+		return record.Event{Kind: record.Stopped, Stop: &run.Stop{}, Code: &code}
+	}
+	write("s/2/1/x", attempt(run.Succeeded, 0), stopped(0))
+	write("s/3/1/y", attempt(run.Succeeded, 0), stopped(0))
+	cut := write("s/4/1/x")
+	write("s/5/1/x", attempt(run.Succeeded, 0))
+	write("s/6/1/x", attempt(run.Failed, 3), stopped(3))
+	short := write("s/7/1/x", attempt(run.OutOfMemory, 1))
+	for trial, want := range map[int]sweep.Result{
+		1: {Ending: sweep.Lost}, 2: {Ending: run.Succeeded}, 3: {Ending: sweep.Lost},
+		4: {Ending: sweep.Lost, Run: cut, Known: true}, 5: {Ending: run.Succeeded}, 6: {Ending: run.Failed, Code: 3},
+		7: {Ending: sweep.Lost, Run: short, Known: true},
+	} {
+		s := start(trial, "python", "t.py")
+		s.Since = time.Now()
+		r := x.result(s, 0, nil)
+		if r.Ending != want.Ending || r.Code != want.Code || want.Ending == sweep.Lost && r.Run != want.Run {
+			t.Errorf("trial %d: %+v, want %+v", trial, r, want)
+		}
+	}
+	if got := strings.Join(x.args(start(2, "python")), " "); !strings.Contains(got, " --sweep-row=s/2/1/x ") {
+		t.Errorf("the launch does not get its mark: %s", got)
 	}
 }
 

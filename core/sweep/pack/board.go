@@ -123,14 +123,19 @@ func (b *board) expected(r *Running, occupied bool) unit.Bytes {
 	case r.Used > r.Need:
 		return scale(r.Used, surprised)
 	case !r.Certain && occupied:
-		return scale(r.Need, max(b.factor, 1+doubt))
+		n := scale(r.Need, max(b.factor, 1+doubt))
+		if r.Seen > 0 { // what it used itself tells more than how wrong the estimates of others were
+			n = min(n, max(r.Need, scale(r.Seen, surprised)))
+		}
+		return n
 	}
 	return r.Need
 }
 
 // stops asks trials to stop where a card fills: the youngest of those that can save, or the youngest if none can. The
 // last trial on a card runs on unless it can save and other people's processes, more than a desktop, need the memory:
-// exclusive placement would have put it there, too.
+// exclusive placement would have put it there, too. One that was put back too often runs on as well: its launch sees to
+// the rest.
 func (b *board) stops(running []Running) (out []Decision) {
 	for i := range b.cards {
 		c := &b.cards[i]
@@ -161,7 +166,7 @@ func (b *board) stops(running []Running) (out []Decision) {
 		})
 		for ; len(on) > 0 && sum > limit; on = on[1:] {
 			r := on[0]
-			if len(on) == 1 && !(r.Saves && c.occupied && c.others+b.expected(r, false) > limit) {
+			if len(on) == 1 && !(r.Saves && c.occupied && c.others+b.expected(r, false) > limit && r.Stops < stopsMost) {
 				break
 			}
 			out = append(out, Decision{

@@ -28,6 +28,8 @@ type Trial struct {
 	Need unit.Bytes
 	// Certain is true if Need is an upper bound. Otherwise Need is corrected by what other trials were measured at.
 	Certain bool
+	// Seen is the most that an earlier start of the trial was seen to use, before it was stopped. 0 is unknown.
+	Seen unit.Bytes
 	// AtLeast is what the trial is known to need more than: it ran out of memory with so much. 0 is unknown.
 	AtLeast unit.Bytes
 	// Length is the time that the trial takes alone on a card. 0 is unknown.
@@ -87,6 +89,7 @@ const (
 	patience    = 16   // a trial that so many later ones have passed goes first
 	rollouts    = 16   // the tail of a sweep is rehearsed: when fewer trials wait for each card
 	stopsAlone  = 2    // a trial that was stopped so often gets a card to itself
+	stopsMost   = 4    // and one that was stopped so often is not stopped again while it has the card to itself
 )
 
 // A State is all that a decision depends on.

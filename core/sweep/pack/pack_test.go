@@ -189,6 +189,26 @@ func TestPlace(t *testing.T) {
 			State{Cards: []Card{with(cards(24)[0], others(16*gib))}, Running: []Running{runs(waits(1, 8, h), "A", 1)}},
 			[]Decision{{Trial: 1, Card: "A", Stop: true, Now: true}},
 		},
+		"one that was put back too often goes on": {
+			State{Cards: []Card{with(cards(24)[0], others(16*gib))}, Running: []Running{
+				with(runs(waits(1, 8, h), "A", 1), func(r *Running) { r.Stops = stopsMost }),
+			}},
+			nil,
+		},
+		"what it was seen to use counts more than the estimates of others": {
+			State{Cards: []Card{with(cards(24)[0], others(8*gib))}, Running: []Running{
+				with(runs(uncertain(waits(1, 4, h)), "A", 1), func(r *Running) { r.Seen = 5 * gib }),
+				with(runs(uncertain(waits(2, 4, h)), "A", 2), func(r *Running) { r.Ramped, r.Used = true, 4*gib }),
+			}, Peaks: Peaks{n: 10_000, worst: 3}},
+			nil,
+		},
+		"and without that": {
+			State{Cards: []Card{with(cards(24)[0], others(8*gib))}, Running: []Running{
+				runs(uncertain(waits(1, 4, h)), "A", 1),
+				with(runs(uncertain(waits(2, 4, h)), "A", 2), func(r *Running) { r.Ramped, r.Used = true, 4*gib }),
+			}, Peaks: Peaks{n: 10_000, worst: 3}},
+			[]Decision{{Trial: 2, Card: "A", Stop: true}},
+		},
 		"and not for a desktop": {
 			State{Cards: []Card{with(cards(24)[0], others(gib))}, Running: []Running{runs(waits(1, 23, h), "A", 1)}},
 			nil,

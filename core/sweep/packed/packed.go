@@ -35,6 +35,7 @@ type Admission struct {
 
 	at    time.Time     // of the last look
 	peaks map[int]used  // by trial
+	seen  map[int]used  // by trial: of its earlier starts
 	stops map[int]doubt // decided, and not yet carried out
 }
 
@@ -58,7 +59,15 @@ func (a *Admission) Admit(waiting, running []*sweep.Row) (moves []sweep.Move) {
 		a.Cards, a.at = again(a.Cards, all), at
 	}
 	claims := a.Machine.Claims()
-	s := state(a.History, waiting, running, a.Greedy, time.Now())
+	now := time.Now()
+	waiting = rested(waiting, now)
+	s := state(a.History, waiting, running, a.Greedy, now)
+	for i := range s.Waiting {
+		s.Waiting[i].Seen = a.seen[s.Waiting[i].ID].bytes
+	}
+	for i := range s.Running {
+		s.Running[i].Seen = a.seen[s.Running[i].ID].bytes
+	}
 	s.Policy = a.Policy
 	a.measure(&s, running, claims)
 	left := a.Jobs - len(running)
@@ -82,6 +91,25 @@ func (a *Admission) Admit(waiting, running []*sweep.Row) (moves []sweep.Move) {
 	}
 	a.stops = stops
 	return moves
+}
+
+// rests is how long a trial that was put back waits before it starts again, the first time; then twice as long each
+// time. What filled its card may come and go: it would be started and stopped over and over.
+const (
+	rests    = time.Second
+	mostRest = time.Minute
+)
+
+// rested leaves out trials that were put back a moment ago.
+func rested(waiting []*sweep.Row, now time.Time) (out []*sweep.Row) {
+	for _, r := range waiting {
+		times := r.Stops + r.Crowded
+		rest := min(mostRest, rests<<min(max(0, times-1), 10))
+		if times == 0 || r.State != sweep.Waiting || now.Sub(r.Over) >= rest {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // Wait describes what the sweep waits for if nothing runs and nothing can start.
@@ -132,6 +160,14 @@ func (a *Admission) measure(s *pack.State, running []*sweep.Row, claims []claim.
 		peaks[r.Number] = p
 		s.Running[i].Used = p.bytes
 		s.Running[i].Ramped = settled(claims, launches[r.Number])
+	}
+	for trial, p := range a.peaks { // of starts that are over
+		if now, runs := peaks[trial]; (!runs || now.start != p.start) && p.bytes > a.seen[trial].bytes {
+			if a.seen == nil {
+				a.seen = map[int]used{}
+			}
+			a.seen[trial] = p
+		}
 	}
 	a.peaks = peaks
 }

@@ -127,6 +127,28 @@ func TestState(t *testing.T) {
 	}
 }
 
+// A trial that was put back rests, longer each time; no other one does.
+func TestRested(t *testing.T) {
+	now := began
+	row := func(state sweep.State, stops, crowded int, since time.Duration) *sweep.Row {
+		return &sweep.Row{State: state, Stops: stops, Crowded: crowded, Over: now.Add(-since)}
+	}
+	for i, tt := range []struct {
+		row  *sweep.Row
+		want bool
+	}{
+		{row(sweep.Waiting, 0, 0, 0), true}, {row(sweep.Waiting, 1, 0, time.Second/2), false},
+		{row(sweep.Waiting, 1, 0, time.Second), true}, {row(sweep.Waiting, 3, 0, 3*time.Second), false},
+		{row(sweep.Waiting, 3, 0, 4*time.Second), true}, {row(sweep.Waiting, 2, 1, 3*time.Second), false},
+		{row(sweep.Waiting, 1000, 0, 59*time.Second), false}, {row(sweep.Waiting, 1000, 0, time.Minute), true},
+		{row(sweep.NoRoom, 3, 0, 0), true},
+	} {
+		if got := len(rested([]*sweep.Row{tt.row}, now)) == 1; got != tt.want {
+			t.Errorf("%d: %v, want %v", i, got, tt.want)
+		}
+	}
+}
+
 // The slowdown follows from the speeds of alike trials that were alone and that shared a card all the time.
 func TestSlowed(t *testing.T) {
 	at := func(m int) time.Time { return began.Add(time.Duration(m) * time.Minute) }

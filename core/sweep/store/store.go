@@ -7,6 +7,7 @@ package store
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,6 +35,9 @@ type Store struct{ Dir string }
 
 // In returns the store of a state folder.
 func In(state string) Store { return Store{filepath.Join(state, "sweeps")} }
+
+// reserve is the room on the disk that a journal keeps for the results of the rows that run.
+const reserve = 512 << 10
 
 const (
 	journalFile = "journal.jsonl"
@@ -68,6 +72,7 @@ func (s Store) Create(spec sweep.Spec) (*Journal, error) {
 	if err := sweep.CheckName(spec.Name); err != nil {
 		return nil, err
 	}
+	spec.ID = rand.Text()
 	if err := private.MkdirAll(s.Dir); err != nil {
 		return nil, fmt.Errorf("making the folder of sweeps: %w", err)
 	}
@@ -150,6 +155,11 @@ func (j *Journal) Write(e sweep.Event) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if e.Kind == sweep.Started { // what follows it has to be recorded, even on a disk that is full by then
+		if err := private.Reserve(j.file, reserve); err != nil {
+			return fmt.Errorf("keeping room for the results: %w", err)
+		}
+	}
 	line = append(line, '\n')
 	if j.torn {
 		line = append([]byte{'\n'}, line...)
@@ -190,6 +200,7 @@ func (j *Journal) sync() {
 func (j *Journal) Close() (err error) {
 	j.once.Do(func() {
 		close(j.done)
+		private.Unreserve(j.file)
 		err = errors.Join(j.file.Sync(), j.file.Close(), j.lock.Close())
 	})
 	return err
