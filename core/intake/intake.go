@@ -385,7 +385,11 @@ func (r *Reading) confine() {
 			"command: launch would not notice another launch in the same experiment", r.Job.Plugin, r.Job.Exclusive))
 		r.Job.Exclusive = ""
 	}
-	if err := confine.CheckPuts(r.Job.Rehearsal.Puts); err != nil {
+	err := confine.CheckPuts(r.Job.Rehearsal.Puts)
+	if err == nil {
+		err = roots.CheckRehearsal()
+	}
+	if err != nil {
 		r.Job.Rehearsal = job.Rehearsal{None: err.Error()}
 	}
 }
