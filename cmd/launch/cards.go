@@ -20,19 +20,28 @@ import (
 
 // claimCards claims what a command will use of its cards, for as long as this launch lives, and puts the job on the
 // cards that it chose. A command that no plugin recognised claims something only if the user asked launch to choose a
-// card, or to wait for one. An exitCode error was printed already.
+// card, or to wait for one. One that its plugin could not read waits for a card of its own. An exitCode error was printed already.
 func claimCards(
 	ctx context.Context, s *settings, say ui.Printer, p *intake.Reading, args []string,
 ) (*intake.Reading, error) {
 	var err error
 	if p.Job == nil {
-		if !s.Chooses() && s.Wait == 0 || p.AsksForHelp || s.Device == "cpu" || s.VRAM > 0 {
+		asked := s.Chooses() || s.Wait != 0
+		if !asked && !p.Failed || p.AsksForHelp || s.Device == "cpu" || s.VRAM > 0 {
 			return p, nil
 		}
-		if p.Room, err = room.Find(ctx, s.Wish, p.Command.Env); err != nil {
+		found, err := room.Find(ctx, s.Wish, p.Command.Env)
+		unread := *s
+		switch {
+		case !asked && (err != nil || found.Device == nil):
+			return p, nil
+		case err != nil:
 			return p, s.deviceError(err)
+		case !asked: // launch cannot know what it takes, which others count with
+			unread.Wait = forever
 		}
-		s.hold, err = s.claimFor(ctx, say, &p.Room, p.Command, nil, room.Unknown.On)
+		p.Room = found
+		s.hold, err = unread.claimFor(ctx, say, &p.Room, p.Command, nil, room.Unknown.On)
 		p.Command.Env = s.hold.Env(p.Command.Env)
 		return p, err
 	}

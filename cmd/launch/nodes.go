@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/launch-ml/launch/core/attempt"
 	"github.com/launch-ml/launch/core/job"
-	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/nodes"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
@@ -80,27 +77,6 @@ func lookup(env []string, name string) (value string) {
 	return value
 }
 
-// digest identifies what launch may change of a job, and how: all nodes need the same.
-func digest(r *run.Run) string {
-	type rung struct{ Phase, Name string }
-	what := struct {
-		Plugin, Dialect, Arch string
-		Knobs                 map[string]string
-		Micro, Accumulation   int64
-		Rungs                 []rung
-	}{r.Job.Plugin, r.Job.Dialect, r.Job.Arch, map[string]string{}, r.Job.Batch.Micro, r.Job.Batch.Accumulation, nil}
-	for _, k := range r.Job.Knobs {
-		what.Knobs[k.Name] = k.Value
-	}
-	for _, l := range append([]ladder.Ladder{r.Ladders.Shared}, r.Ladders.Phases...) {
-		for _, g := range l.Rungs {
-			what.Rungs = append(what.Rungs, rung{l.Phase, g.Name})
-		}
-	}
-	text, _ := json.Marshal(what)
-	return fmt.Sprintf("%x", sha256.Sum256(text))
-}
-
 // errNobody is the cause of a wait for other nodes that was too long.
 var errNobody = errors.New("the launches of the other nodes did not come")
 
@@ -114,7 +90,7 @@ func carryOn(ctx context.Context, s settings, at nodes.Place, r *run.Run, x *att
 	if err != nil {
 		return nil, err
 	}
-	me := nodes.Hello{Node: at.Node, Nodes: at.Nodes, Version: version + commit, Job: digest(r)}
+	me := nodes.Hello{Node: at.Node, Nodes: at.Nodes, Version: version + commit, Job: sameness(r)}
 	wait, end := waiting(ctx, x.Signals)
 	defer end()
 	var stop *run.Stop

@@ -90,6 +90,7 @@ type settings struct {
 
 	from    map[string]string // how errors name each setting that no flag set: its variable, or its line in a file
 	project map[string]bool   // settings from a project's file
+	runs    bool              // the command is run, and not only looked at
 }
 
 // Name is how errors name a setting: "--grace", "LAUNCH_GRACE", "grace in FILE".

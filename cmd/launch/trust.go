@@ -7,9 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin/declared"
 	"github.com/launch-ml/launch/core/trust"
@@ -36,40 +38,87 @@ func notTaken(path string, file *trust.File, why error) string {
 	return note
 }
 
-// usersAlone reports whether a project's file may make a setting only after `launch trust`. A project's file may
-// describe the project, and make launch do less. Settings that reach beyond the training or remove a protection belong
-// to the user alone:
-//
-//	json-file, state-dir  where launch writes
-//	plugin                which program reads the command ("none" and "auto" name no program)
-//	memory                a limit for which the kernel may end the program
-//	nodes-at, this-node   with which machines launch talks
-//	notify                an address that would receive what the user runs (bell, desktop and none are free)
-//	notify-command        a command that launch runs
-//	notify-host           gives such an address the name of the machine
-//	grace                 how long a program may save its state before it is killed
-//	anyway                runs what is certain not to fit
-//	allow                 above the default: lets launch change the experiment
-//
-// The others are free. device, vram, reserve and gpus set what launch plans for; fill, rehearse, inside and as-asked
-// how it runs the job; wait how long it waits for room; tty, quiet, verbose, receipts and sample what it prints and
-// reads. None of them writes, kills, or changes more than allow permits.
+// A projectRule is what a project's file may set without `launch trust`. It may describe the project and make launch do
+// less. What reaches beyond the training, removes a protection or keeps the user from stopping it belongs to the user
+// alone.
+type projectRule struct {
+	may func(value string) bool // nil: any value
+	// which are the values that may, or "none", for the page; "" for all.
+	which string
+	why   string
+}
+
+func no(string) bool { return false }
+
+// projectRules has every setting. A value that cannot be read may be set: its error names the file.
+var projectRules = map[string]projectRule{
+	"allow": {func(v string) bool { c, err := ladder.ParseCost(v); return err != nil || c <= ladder.Metrics },
+		"up to metrics", "a higher one lets launch change the experiment"},
+	"anyway": {func(v string) bool { on, err := truth(v); return err == nil && !on }, "false",
+		"runs what is certain not to fit"},
+	"as-asked":     {why: "changes less"},
+	"bars":         {why: "is only shown"},
+	"continue":     {why: "goes on with a run of the same experiment only"},
+	"device":       {why: "a card of this machine, or the CPU"},
+	"fill":         {why: "changes no more than allow permits"},
+	"formula-time": {shorter(formula.Deadline), "up to " + formula.Deadline.String(), "delays the start of the program"},
+	"gpus":         {why: "what launch plans for"},
+	"grace":        {no, "none", "kills a program that still saves its state"},
+	"inside":       {why: "a hook of launch's own, which prints nothing"},
+	"json-file":    {no, "none", "where launch writes"},
+	"memory":       {no, "none", "a limit for which the kernel may end the program"},
+	"nodes-at":     {no, "none", "with which machines launch talks"},
+	"notify": {func(v string) bool { return !strings.Contains(v, "://") }, "bell, desktop, none",
+		"an address would receive what the user runs"},
+	"notify-command": {no, "none", "a command that launch runs"},
+	"notify-host":    {no, "none", "gives an address the name of the machine"},
+	"plugin": {func(v string) bool { return v == "none" || v == "auto" }, "none, auto",
+		"chooses the program that reads the command"},
+	"prune":     {why: "keeps more records or as many"},
+	"quiet":     {why: "warnings are printed all the same"},
+	"receipts":  {why: "only estimates depend on it"},
+	"rehearse":  {why: "a short run of the same command"},
+	"reserve":   {why: "plans for less of the card"},
+	"sample":    {sampled, "100ms to 10s", "takes a core, or makes launch blind to the memory that is used"},
+	"save-on":   {savesOn, "USR1, USR2, up to " + mostSaving.String() + " each", "Ctrl-C and SIGTERM have to end a training"},
+	"state-dir": {no, "none", "where launch writes"},
+	"status":    {why: "is only shown"},
+	"this-node": {no, "none", "with which machines launch talks"},
+	"tty":       {why: "how the output is read"},
+	"verbose":   {why: "is only shown"},
+	"vram":      {why: "what launch plans for"},
+	"wait":      {why: "waits before the program starts; a signal ends it"},
+	"yield":     {no, "none", "for the trials of a sweep: stops instead of adjusting"},
+}
+
+// usersAlone reports whether a project's file may make a setting only after `launch trust`.
 func usersAlone(name, value string) bool {
-	switch name {
-	case "json-file", "state-dir", "memory", "grace", "nodes-at", "this-node", "notify-command", "notify-host":
-		return true
-	case "notify":
-		return strings.Contains(value, "://")
-	case "plugin":
-		return value != "none" && value != "auto"
-	case "anyway":
-		on, err := truth(value)
-		return on || err != nil
-	case "allow":
-		cost, err := ladder.ParseCost(value)
-		return err == nil && cost > ladder.Metrics
+	rule, known := projectRules[name]
+	return !known || rule.may != nil && !rule.may(value)
+}
+
+func shorter(most time.Duration) func(string) bool {
+	return func(v string) bool { t, err := time.ParseDuration(v); return err != nil || t <= most }
+}
+
+func sampled(v string) bool {
+	t, err := time.ParseDuration(v)
+	return err != nil || t >= 100*time.Millisecond && t <= 10*time.Second
+}
+
+// mostSaving is how long a project's file may keep a program running after a signal.
+const mostSaving = 10 * time.Minute
+
+func savesOn(v string) bool {
+	for part := range strings.SplitSeq(v, ",") {
+		name, within, given := strings.Cut(strings.TrimSpace(part), "=")
+		name = strings.TrimPrefix(strings.ToUpper(name), "SIG")
+		t, err := time.ParseDuration(within)
+		if name != "" && name != "USR1" && name != "USR2" || given && err == nil && t > mostSaving {
+			return false
+		}
 	}
-	return false
+	return true
 }
 
 // leftOut names the settings of a project's file that launch ignores.
@@ -97,10 +146,11 @@ func newTrust() *cobra.Command {
 approve of them. The approval ends when the file changes.
 
 launch takes settings only from files that you or root own and nobody else can write. From such a file
-of a project it takes everything but json-file, state-dir, memory, grace, nodes-at, this-node, the name
-of a plugin, anyway, notify-command, notify-host, an address in notify, and an allow above metrics; those
-it takes after "launch trust". From a file that others can write it takes nothing; after "launch trust" it
-takes everything but those.`,
+of a project it takes what describes the project or makes launch do less. It takes the rest only after
+"launch trust": json-file, state-dir, memory, grace, nodes-at, this-node, the name of a plugin, anyway,
+notify-command, notify-host, an address in notify, an allow above metrics, a save-on that is not USR1 or
+USR2, a sample beyond 100ms to 10s, a long formula-time, and yield. From a file that others can write it
+takes nothing; after "launch trust" it takes everything but those.`,
 		Example: "  launch trust\n  launch trust --list\n  launch trust --remove ~/project/.launch.yaml",
 		RunE: func(c *cobra.Command, args []string) error {
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}

@@ -227,6 +227,10 @@ func (x *Executor) report(a attempt, l *listener, e ended) {
 	if e.keeper != nil {
 		x.Trouble = e.keeper
 	}
+	if slow := l.detector.Slow(); len(slow) > 0 {
+		x.Report.Warn("plugin %s has patterns that take too long on what the program prints; launch did not match them "+
+			"on every line: %s", x.Job.Plugin, strings.Join(slow[:min(len(slow), 3)], ", "))
+	}
 	x.midLine = a.trial == "" && l.tap.midLine() && (x.Screen == nil || !x.Screen.Ended())
 	if e.exit.Output != nil && x.Trouble == nil {
 		x.Trouble = e.exit.Output

@@ -18,8 +18,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 )
 
@@ -35,6 +35,8 @@ type Roots struct {
 	leaves       []leaf
 	beyond       []string // targets of links that matched a glob before the first attempt
 	refused      []string
+	endless      []string // globs that match too much to look at
+	search       *file.Search
 }
 
 // A place is a path or a glob below a folder without links.
@@ -52,7 +54,8 @@ type leaf struct {
 
 // New resolves the paths of a job. It is called before the first attempt.
 func New(j *job.Job) *Roots {
-	r := &Roots{job: j, dir: j.Command.Dir, reads: map[string]place{}, moves: map[string]place{}}
+	r := &Roots{job: j, dir: j.Command.Dir, reads: map[string]place{}, moves: map[string]place{},
+		search: file.NewSearch()}
 	r.base(r.dir)
 	if prog, err := j.Command.Prog(); err == nil {
 		r.base(prog.Dir)
@@ -66,7 +69,9 @@ func New(j *job.Job) *Roots {
 				r.refuse(g)
 			} else {
 				r.reads[g] = p
-				r.follow(p)
+				if !r.follow(p) {
+					r.endless = append(r.endless, g)
+				}
 			}
 		}
 	}
@@ -110,6 +115,10 @@ func (r *Roots) Covers(folder string) bool {
 
 // Warning names the paths of the job that lead outside, or is "".
 func (r *Roots) Warning() string {
+	if len(r.endless) > 0 && len(r.refused) == 0 {
+		return fmt.Sprintf("plugin %s names paths that match too many files, or take too long to find; launch finds "+
+			"nothing by them: %s", r.job.Plugin, quoted(strings.Join(r.endless, ", ")))
+	}
 	if len(r.refused) == 0 {
 		return ""
 	}
@@ -122,11 +131,14 @@ func (r *Roots) Warning() string {
 		r.job.Plugin, strings.Join(names, ", "), more)
 }
 
-func (r *Roots) refuse(path string) {
+func (r *Roots) refuse(path string) { r.refused = append(r.refused, quoted(path)) }
+
+// quoted is a path of a plugin's in a message.
+func quoted(path string) string {
 	if len(path) > 200 {
 		path = path[:200] + "…"
 	}
-	r.refused = append(r.refused, fmt.Sprintf("%q", path))
+	return fmt.Sprintf("%q", path)
 }
 
 // base adds a folder, as written and with links resolved: a plugin may use either.
@@ -292,21 +304,24 @@ func ours(info fs.FileInfo) bool {
 	return ok && (st.Uid == 0 || int(st.Uid) == os.Geteuid())
 }
 
-// follow notes the targets of links that a glob matches now, before the first attempt.
-func (r *Roots) follow(p place) {
-	parts := split(p.rel)
-	for n := range parts {
-		if n == len(parts)-1 || !slices.ContainsFunc(parts[:n+1], hasMeta) {
-			continue
+// follow notes the targets of links that a glob matches now, before the first attempt. It returns false where the glob
+// matches too much to look at.
+func (r *Roots) follow(p place) bool {
+	meta := slices.IndexFunc(split(p.rel), hasMeta)
+	if meta < 0 {
+		return true
+	}
+	from := len(split(filepath.Join(escape(p.root), p.rel))) - len(split(p.rel)) + meta // the first part with a pattern
+	r.search.Link = func(path string) {
+		if len(split(path)) <= from {
+			return
 		}
-		for _, hit := range glob(filepath.Join(escape(p.root), filepath.Join(parts[:n+1]...))) {
-			if info, err := os.Lstat(hit); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-				if to, err := target(hit); err == nil && !within(p.root, to) {
-					r.beyond = append(r.beyond, to)
-				}
-			}
+		if to, err := target(path); err == nil && !within(p.root, to) && !slices.Contains(r.beyond, to) {
+			r.beyond = append(r.beyond, to)
 		}
 	}
+	r.search.Glob(filepath.Join(escape(p.root), p.rel))
+	return !r.search.Over
 }
 
 // maxText bounds the text that is searched for the name of a folder, in bytes.
@@ -454,7 +469,7 @@ func regular(path string) (*os.File, fs.FileInfo, error) {
 
 // Glob returns what a glob of the job matches, within its roots.
 func (r *Roots) Glob(pattern string) (paths []string) {
-	if r == nil {
+	if r == nil || slices.Contains(r.endless, pattern) {
 		return nil
 	}
 	p, ok := r.reads[pattern]
@@ -472,7 +487,7 @@ func (r *Roots) Glob(pattern string) (paths []string) {
 
 // hits returns the matching paths below the place's root, without those that lead outside.
 func (p place) hits(beyond []string) (rels []string) {
-	for _, hit := range glob(filepath.Join(escape(p.root), p.rel)) {
+	for _, hit := range file.Glob(filepath.Join(escape(p.root), p.rel)) {
 		to, err := target(hit)
 		if err != nil || !within(p.root, to) && !slices.ContainsFunc(beyond, func(b string) bool { return within(b, to) }) {
 			continue
@@ -482,23 +497,6 @@ func (p place) hits(beyond []string) (rels []string) {
 		}
 	}
 	return rels
-}
-
-// searching bounds the time for a glob: a plugin's glob may match every folder of a disk.
-const searching = 10 * time.Second
-
-func glob(pattern string) []string {
-	found := make(chan []string, 1)
-	go func() {
-		hits, _ := filepath.Glob(pattern)
-		found <- hits
-	}()
-	select {
-	case hits := <-found:
-		return hits
-	case <-time.After(searching):
-		return nil
-	}
 }
 
 // A File may be moved.

@@ -15,8 +15,7 @@ type Folder string
 
 // Glob implements [Finder].
 func (f Folder) Glob(pattern string) []string {
-	hits, _ := filepath.Glob(filepath.Join(string(f), pattern))
-	return hits
+	return Glob(filepath.Join(string(f), pattern))
 }
 
 // WrittenSince returns the ordinary files of a glob that are not empty and were written since that time, the newest

@@ -52,6 +52,9 @@ type Runner struct {
 	Roots       []string // folders that a formula's file may lie in
 	Cache       string   // folder of the answers; "" keeps nothing
 	Deadline    time.Duration
+	// Foreign reports what is not started or imported: the project's own where its command is only looked at. nil:
+	// anything may be.
+	Foreign func(path string) bool
 }
 
 // Run returns one answer for each formula, in order. One that could not be run says why in its Problem.
@@ -106,6 +109,9 @@ func (r Runner) allowed(f job.Formula) error {
 	if !slices.ContainsFunc(r.Roots, below) {
 		return errors.New("it lies neither beside its plugin nor in the folder of the command or its script")
 	}
+	if r.Foreign != nil && r.Foreign(path) {
+		return errors.New("it may be the project's own, which is run with the program only")
+	}
 	return private.CheckFile(path)
 }
 
@@ -131,12 +137,19 @@ func (r Runner) ask(ctx context.Context, formulas []job.Formula) (answers []answ
 	if r.Deadline <= 0 {
 		return nil, errors.New("formulas are switched off (formula-time)")
 	}
+	if r.Foreign != nil && r.Foreign(r.Interpreter) {
+		return nil, fmt.Errorf("%s may be the project's own, which launch starts with the program only", r.Interpreter)
+	}
 	bounded, cancel := context.WithTimeout(ctx, r.Deadline)
 	defer cancel()
 	ask := request{Memory: memory, Seconds: int(r.Deadline/time.Second) + 2, Path: []string{}, Formulas: formulas}
-	if r.Script != "" {
+	dir, env := r.Dir, environ(r.Env)
+	switch {
+	case r.Foreign != nil: // nothing is imported from the project
+		dir, env = "/", append(env, "PYTHONPATH="+outside(env, r.Foreign), "PYTHONHOME=")
+	case r.Script != "":
 		ask.Path = append(ask.Path, filepath.Dir(r.Script))
-	} else {
+	default:
 		ask.Path = append(ask.Path, r.Dir)
 	}
 	input, err := json.Marshal(ask)
@@ -147,7 +160,7 @@ func (r Runner) ask(ctx context.Context, formulas []job.Formula) (answers []answ
 	// lines.
 	cmd := exec.CommandContext(bounded, r.Interpreter, "-B", "-X", "utf8", "-W", "ignore", "-c",
 		"import sys; exec(sys.stdin.buffer.read(int(sys.argv[1])))", strconv.Itoa(len(script)))
-	cmd.Env, cmd.Dir = environ(r.Env), r.Dir
+	cmd.Env, cmd.Dir = env, dir
 	cmd.Stdin = io.MultiReader(bytes.NewReader(script), bytes.NewReader(input))
 	out, complaint := &head{most: maxAnswer}, &head{most: maxAnswer}
 	cmd.Stdout, cmd.Stderr = out, complaint
@@ -191,6 +204,17 @@ func (r Runner) why(ctx, bounded context.Context, err error, complaint string) e
 func environ(env []string) []string {
 	return append(slices.Clone(env), "CUDA_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=",
 		"OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", "PYTHONDONTWRITEBYTECODE=1", "PYTHONSAFEPATH=", "PYTHONINSPECT=")
+}
+
+// outside is the PYTHONPATH of an environment without what is relative or foreign.
+func outside(env []string, foreign func(string) bool) string {
+	var dirs []string
+	for _, kv := range env {
+		if path, ok := strings.CutPrefix(kv, "PYTHONPATH="); ok {
+			dirs = slices.DeleteFunc(filepath.SplitList(path), func(d string) bool { return !filepath.IsAbs(d) || foreign(d) })
+		}
+	}
+	return strings.Join(dirs, string(filepath.ListSeparator))
 }
 
 // head keeps the beginning of what is written.

@@ -27,6 +27,7 @@ import (
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/trust"
 )
 
 // Deadline bounds how long a plugin may delay the program's start. A broken plugin must not keep a training from
@@ -52,6 +53,8 @@ type Options struct {
 	Called Called
 	// Learner starts to read what earlier runs measured.
 	Learner func() Learner
+	// Runs: the command is run after it was read. Otherwise nothing of its project's is started.
+	Runs bool
 }
 
 // Called names settings in errors, so that the user finds them.
@@ -329,7 +332,7 @@ func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSour
 		interpreter, dir = python.Of(*f.r.program, c.Env).Interpreter, f.r.program.Dir
 	}
 	return f.asked.sources(paths, func(paths []string) []config.PythonSource {
-		return overlay.Cache(filepath.Join(f.o.State, "sources")).Read(ctx, interpreter, c.Env, dir, paths)
+		return overlay.Cache(filepath.Join(f.o.State, "sources")).Read(ctx, interpreter, c.Env, dir, paths, f.may())
 	})
 }
 
@@ -344,7 +347,31 @@ func (f finder) Formulas(ctx context.Context, formulas []job.Formula) []job.Coun
 		runner.Dir, runner.Script = p.Dir, p.Path()
 	}
 	runner.Roots = formula.Roots(c.Dir, runner.Script, f.r.source.Path)
+	if !f.o.Runs {
+		g := f.ground()
+		runner.Foreign, runner.Env = g.Holds, g.Environ(runner.Env)
+	}
 	return runner.Run(ctx, formulas)
+}
+
+// ground is what may have been cloned together with the command's script.
+func (f finder) ground() trust.Ground {
+	dirs := []string{f.r.Command.Dir}
+	if p := f.r.program; p != nil {
+		dirs = append(dirs, p.Dir)
+		if path := p.Path(); path != "" {
+			dirs = append(dirs, filepath.Dir(path))
+		}
+	}
+	return trust.GroundOf(dirs...)
+}
+
+// may is what may be started to read a command's source. It is nil where the command is run anyway.
+func (f finder) may() overlay.May {
+	if f.o.Runs {
+		return nil
+	}
+	return f.ground().Start
 }
 
 // confine removes from the job what lies outside the command's folders, with a warning.
@@ -358,7 +385,11 @@ func (r *Reading) confine() {
 			"command: launch would not notice another launch in the same experiment", r.Job.Plugin, r.Job.Exclusive))
 		r.Job.Exclusive = ""
 	}
-	if err := confine.CheckPuts(r.Job.Rehearsal.Puts); err != nil {
+	err := confine.CheckPuts(r.Job.Rehearsal.Puts)
+	if err == nil {
+		err = roots.CheckRehearsal()
+	}
+	if err != nil {
 		r.Job.Rehearsal = job.Rehearsal{None: err.Error()}
 	}
 }

@@ -5,19 +5,30 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/launch-ml/launch/core/plugin/host"
 )
 
 // tick is how often the clock of a pausable timeout is read.
 const tick = 50 * time.Millisecond
 
+// patience is how many times longer a plugin may take that gets hardly any of the processors.
+const patience = 20
+
 // withPausableTimeout is context.WithTimeout whose clock stops while this process is suspended (Ctrl-Z, a suspended machine, a
-// debugger): then the plugin is usually suspended too, and cannot answer.
+// debugger): then the plugin is usually suspended too, and cannot answer. While a process of the plugin's would run, the
+// clock counts the processor time that it gets: on a busy machine that is little, and the plugin no slower for it.
 func withPausableTimeout(ctx context.Context, d time.Duration) (*pausableTimeout, context.CancelFunc) {
+	return withClock(ctx, d, host.Used)
+}
+
+func withClock(ctx context.Context, d time.Duration, used func() host.Use) (*pausableTimeout, context.CancelFunc) {
 	p := &pausableTimeout{Context: ctx, done: make(chan struct{})}
 	go func() {
 		clock := time.NewTicker(tick)
 		defer clock.Stop()
-		for left, last := d, time.Now(); left > 0; {
+		before, passed := host.Use{}, time.Duration(0)
+		for left, last := d, time.Now(); left > 0 && passed < patience*d; {
 			select {
 			case <-p.done:
 				return
@@ -25,8 +36,14 @@ func withPausableTimeout(ctx context.Context, d time.Duration) (*pausableTimeout
 				p.end(ctx.Err())
 				return
 			case now := <-clock.C:
-				if p.held.Load() == 0 {
-					left -= running(now.Sub(last))
+				if between := running(now.Sub(last)); p.held.Load() == 0 {
+					passed += between
+					if passed > d/4 { // most have answered by then
+						u := used()
+						between = charged(between, before, u)
+						before = u
+					}
+					left -= between
 				}
 				last = now
 			}
@@ -42,6 +59,14 @@ func running(between time.Duration) time.Duration {
 		return tick
 	}
 	return between
+}
+
+// charged returns how much of the time between two looks counts.
+func charged(between time.Duration, before, now host.Use) time.Duration {
+	if !now.Runs { // it waits for something else
+		return between
+	}
+	return min(between, max(0, now.CPU-before.CPU))
 }
 
 // pausableTimeout is a context whose clock stops while this process is suspended, so it reports no deadline.

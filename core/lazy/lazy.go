@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -16,7 +17,8 @@ type Regexp struct {
 	source  string
 	once    sync.Once
 	re      *regexp.Regexp
-	literal string // stands in every match
+	literal string   // stands in every match
+	oneOf   []string // if there is no such text: one of these does; nil: it is not known
 }
 
 // MustCompile is regexp.MustCompile, which panics at the first use. The test of this package compiles all of them.
@@ -26,7 +28,9 @@ func (r *Regexp) get() *regexp.Regexp {
 	r.once.Do(func() {
 		r.re = regexp.MustCompile(r.source)
 		if tree, err := syntax.Parse(r.source, syntax.Perl); err == nil {
-			r.literal = literal(tree)
+			if r.literal = literal(tree); r.literal == "" {
+				r.oneOf = oneOf(tree)
+			}
 		}
 	})
 	return r.re
@@ -35,7 +39,10 @@ func (r *Regexp) get() *regexp.Regexp {
 // in returns s, or "" if s lacks the literal that every match contains, so that the regexp has nothing to search. Most
 // searches are of whole source files without a match, and a literal is found two orders of magnitude faster than a pattern.
 func (r *Regexp) in(s string) string {
-	if r.get(); strings.Contains(s, r.literal) {
+	if r.get(); !strings.Contains(s, r.literal) {
+		return ""
+	}
+	if len(r.oneOf) == 0 || slices.ContainsFunc(r.oneOf, func(l string) bool { return strings.Contains(s, l) }) {
 		return s
 	}
 	return ""
@@ -44,6 +51,40 @@ func (r *Regexp) in(s string) string {
 func (r *Regexp) inBytes(b []byte) []byte {
 	if r.get(); r.literal == "" || bytes.Contains(b, []byte(r.literal)) {
 		return b
+	}
+	return nil
+}
+
+// mostLiterals bounds the texts that are searched for in place of a pattern.
+const mostLiterals = 16
+
+// oneOf returns texts of which every match holds at least one, nil where that is not known.
+func oneOf(re *syntax.Regexp) []string {
+	if l := literal(re); len(l) > 2 {
+		return []string{l}
+	}
+	switch re.Op {
+	case syntax.OpCapture, syntax.OpPlus:
+		return oneOf(re.Sub[0])
+	case syntax.OpRepeat:
+		if re.Min > 0 {
+			return oneOf(re.Sub[0])
+		}
+	case syntax.OpAlternate:
+		var all []string
+		for _, sub := range re.Sub {
+			texts := oneOf(sub)
+			if all = append(all, texts...); len(texts) == 0 || len(all) > mostLiterals {
+				return nil
+			}
+		}
+		return all
+	case syntax.OpConcat:
+		for _, sub := range re.Sub {
+			if texts := oneOf(sub); texts != nil {
+				return texts
+			}
+		}
 	}
 	return nil
 }

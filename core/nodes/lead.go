@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/launch-ml/launch/core/ladder"
@@ -48,15 +51,7 @@ func Lead(ctx context.Context, at Place, key []byte, me Hello, ex run.Executor) 
 	joined := make(chan *peer)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go greet(ctx, tls.Server(conn, conf), me, joined)
-		}
-	}()
+	go accept(ctx, l, func(conn net.Conn) { greet(ctx, tls.Server(conn, conf), me, joined) })
 	for missing := at.Nodes - 1; missing > 0; {
 		select {
 		case p := <-joined:
@@ -75,16 +70,67 @@ func Lead(ctx context.Context, at Place, key []byte, me Hello, ex run.Executor) 
 	return lead, nil
 }
 
+const (
+	// mostStrangers bounds the connections that have not shown the key yet. Anybody may make them, and each takes a file.
+	mostStrangers = 64
+	// A node that knows the key shows it in milliseconds.
+	greeting = 20 * time.Second
+)
+
+// accept takes connections until the listener is closed. Of too many that are still greeted it closes the oldest. Where
+// this process has no files left it waits: the port is anybody's, and the run is not theirs to end.
+func accept(ctx context.Context, l net.Listener, greet func(net.Conn)) {
+	var mu sync.Mutex
+	var open []net.Conn
+	closeOldest := func(most int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for len(open) > most {
+			open[0].Close()
+			open = open[1:]
+		}
+	}
+	for pause := time.Duration(0); ctx.Err() == nil; {
+		conn, err := l.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			mu.Lock()
+			n := len(open)
+			mu.Unlock()
+			closeOldest(n / 2)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pause):
+			}
+			continue
+		}
+		pause = 0
+		closeOldest(mostStrangers - 1)
+		mu.Lock()
+		open = append(open, conn)
+		mu.Unlock()
+		go func() {
+			greet(conn)
+			mu.Lock()
+			open = slices.DeleteFunc(open, func(c net.Conn) bool { return c == conn })
+			mu.Unlock()
+		}()
+	}
+}
+
 // greet takes a connection. Whoever does not know the key, or makes another job, is not let in.
 func greet(ctx context.Context, conn *tls.Conn, me Hello, joined chan<- *peer) {
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(greeting))
 	if conn.HandshakeContext(ctx) != nil {
 		conn.Close()
 		return
 	}
 	conn.SetDeadline(time.Time{})
 	p := newPeer(conn)
-	limited, cancel := context.WithTimeout(ctx, 20*time.Second)
+	limited, cancel := context.WithTimeout(ctx, greeting)
 	defer cancel()
 	m, _ := p.receive(limited)
 	switch {
@@ -112,10 +158,33 @@ func (h Hello) refused(zero Hello) string {
 		return fmt.Sprintf("it is node %d of %d, and node 0 expects nodes 1 to %d", h.Node, h.Nodes, zero.Nodes-1)
 	case h.Version != zero.Version:
 		return fmt.Sprintf("its launch has version %s, and that of node 0 %s", h.Version, zero.Version)
-	case h.Job != zero.Job:
-		return "its command or its recipe differs from that of node 0"
+	}
+	if names := differ(h.Job, zero.Job); len(names) > 0 {
+		const few = 5
+		more := ""
+		if len(names) > few {
+			more = fmt.Sprintf(" and %d more", len(names)-few)
+			names = names[:few]
+		}
+		return "its command or its recipe differs from that of node 0: " + strings.Join(names, ", ") + more
 	}
 	return ""
+}
+
+// differ returns the names under which two jobs do not have the same, sorted.
+func differ(a, b map[string]string) (names []string) {
+	for name, sum := range a {
+		if b[name] != sum {
+			names = append(names, fmt.Sprintf("%.100s", name))
+		}
+	}
+	for name := range b {
+		if _, both := a[name]; !both {
+			names = append(names, fmt.Sprintf("%.100s", name))
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // Close ends the connections. The other nodes stop with 75 unless [Leader.Stop] was called.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -83,6 +85,8 @@ func address(t *testing.T) string {
 	return l.Addr().String()
 }
 
+var theJob = map[string]string{"--lr": "0", "--wd": "0", "--seed": "1"}
+
 var key = []byte(strings.Repeat("k", 32))
 
 type end struct {
@@ -104,7 +108,7 @@ func play(t *testing.T, ms ...*machine) []end {
 		go func() {
 			defer all.Done()
 			e := end{run: newRun()}
-			place, me := Place{i, len(ms), at}, Hello{i, len(ms), "1", "job"}
+			place, me := Place{i, len(ms), at}, Hello{i, len(ms), "1", theJob}
 			if i == 0 {
 				var l *Leader
 				if l, e.err = Lead(ctx, place, key, me, m); e.err == nil {
@@ -192,7 +196,7 @@ func dying(t *testing.T, node int) (follower end, leader end) {
 	all.Add(2)
 	go func() {
 		defer all.Done()
-		l, err := Lead(ctx, Place{0, 2, at}, key, Hello{0, 2, "1", "job"}, zero)
+		l, err := Lead(ctx, Place{0, 2, at}, key, Hello{0, 2, "1", theJob}, zero)
 		if err != nil {
 			leader.err = err
 			return
@@ -203,7 +207,7 @@ func dying(t *testing.T, node int) (follower end, leader end) {
 	}()
 	go func() {
 		defer all.Done()
-		f, err := Join(ctx, Place{1, 2, at}, key, Hello{1, 2, "1", "job"})
+		f, err := Join(ctx, Place{1, 2, at}, key, Hello{1, 2, "1", theJob})
 		if err != nil {
 			follower.err = err
 			return
@@ -249,10 +253,10 @@ func TestStrangers(t *testing.T) {
 	at := address(t)
 	met := make(chan error, 1)
 	go func() {
-		_, err := Lead(ctx, Place{0, 2, at}, key, Hello{0, 2, "1", "job"}, &machine{})
+		_, err := Lead(ctx, Place{0, 2, at}, key, Hello{0, 2, "1", theJob}, &machine{})
 		met <- err
 	}()
-	if _, err := Join(ctx, Place{1, 2, at}, []byte(strings.Repeat("x", 32)), Hello{1, 2, "1", "job"}); !errors.Is(err,
+	if _, err := Join(ctx, Place{1, 2, at}, []byte(strings.Repeat("x", 32)), Hello{1, 2, "1", theJob}); !errors.Is(err,
 		errKey) {
 		t.Errorf("another key: %v", err)
 	}
@@ -264,8 +268,8 @@ func TestStrangers(t *testing.T) {
 		}
 		plain.Close()
 	}
-	for want, h := range map[string]Hello{"version": {1, 2, "2", "job"}, "recipe": {1, 2, "1", "other"}, "expects": {2,
-		3, "1", "job"}} {
+	for want, h := range map[string]Hello{"version": {1, 2, "2", theJob}, "node 0: --lr, --wd": {1, 2, "1", map[string]string{"--lr": "x", "--seed": "1"}}, "expects": {2,
+		3, "1", theJob}} {
 		if _, err := Join(ctx, Place{h.Node, h.Nodes, at}, key, h); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
@@ -275,11 +279,55 @@ func TestStrangers(t *testing.T) {
 		t.Fatalf("one of them was taken: %v", err)
 	default:
 	}
-	if _, err := Join(ctx, Place{1, 2, at}, key, Hello{1, 2, "1", "job"}); err != nil {
+	if _, err := Join(ctx, Place{1, 2, at}, key, Hello{1, 2, "1", theJob}); err != nil {
 		t.Error(err)
 	}
 	if err := <-met; err != nil {
 		t.Error(err)
+	}
+}
+
+// Strangers that hold more connections than this process may have files do not keep a node from joining.
+func TestManyStrangers(t *testing.T) {
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Skip(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	at := address(t)
+	met := make(chan error, 1)
+	go func() {
+		_, err := Lead(ctx, Place{0, 2, at}, key, Hello{0, 2, "1", theJob}, &machine{})
+		met <- err
+	}()
+	low := was
+	low.Cur = 150 // of both ends: they are one process here
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+		t.Skip(err)
+	}
+	defer unix.Setrlimit(unix.RLIMIT_NOFILE, &was)
+	var held []net.Conn
+	for range 400 {
+		if c, err := net.DialTimeout("tcp", at, time.Second); err == nil {
+			held = append(held, c)
+		} else if len(held) > 40 { // room for the next
+			held[0].Close()
+			held = held[1:]
+		}
+	}
+	time.Sleep(50 * time.Millisecond)
+	for _, c := range held[:20] {
+		c.Close()
+	}
+	if _, err := Join(ctx, Place{1, 2, at}, key, Hello{1, 2, "1", theJob}); err != nil {
+		t.Error(err)
+	}
+	if err := <-met; err != nil {
+		t.Error(err)
+	}
+	for _, c := range held {
+		c.Close()
 	}
 }
 

@@ -49,7 +49,8 @@ type Hello struct {
 	Node    int    `json:"node"`
 	Nodes   int    `json:"nodes"`
 	Version string `json:"version"`
-	Job     string `json:"job"` // a digest of what launch may change, and how
+	// Job has what has to be the same on all nodes, by name, as digests.
+	Job map[string]string `json:"job"`
 }
 
 const keyFile = "nodes.key"

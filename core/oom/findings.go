@@ -129,16 +129,29 @@ func (d *Detector) triggers(x *excerpt, rs []row, first int) []int {
 			below = false
 		}
 	}
-	out := append(ends(memory), ends(failure)...)
+	out := append(ends(rs, memory), ends(rs, failure)...)
 	slices.Sort(out)
 	return out
 }
 
-func ends(at []int) []int {
-	if len(at) > maxFindings {
-		return slices.Delete(at, maxFindings/2, len(at)-maxFindings/2)
+// maxRead bounds their bytes: a row of a long line costs as much as twenty of the usual ones.
+const maxRead = 24 << 10
+
+// ends returns the first half and the last of too many rows.
+func ends(rs []row, at []int) []int {
+	part := func(n, step int) int { // how many rows from an end are read
+		read, count := 0, 0
+		for i := n; count < len(at) && count < maxFindings/2 && read < maxRead/2; i += step {
+			read += len(rs[at[i]].body)
+			count++
+		}
+		return count
 	}
-	return at
+	first, last := part(0, 1), part(len(at)-1, -1)
+	if first+last >= len(at) {
+		return at
+	}
+	return slices.Delete(at, first, len(at)-last)
 }
 
 // signFinding returns the finding for a plugin's sign.

@@ -11,6 +11,10 @@ import (
 // messageLines bounds the lines of one message.
 const messageLines = 14
 
+// messageBytes bounds its length: of its lines the last may be longer. messageParts bounds how many ranks' messages one
+// text may hold.
+const messageBytes, messageParts = 4 << 10, 16
+
 // squeeze joins the lines of a message without any white space. So the text is the same wherever a terminal, a pager or rich
 // wrapped it, even within a word or a number, and the patterns below have no spaces. A line that begins with a time is no
 // continuation: a newline separates its digits from a number before them.

@@ -358,8 +358,8 @@ var another = rx(`out of memory\. ?Tried|OutOfMemoryError: `)
 
 // messageAt returns the squeezed text of the message that begins at a row: its own rank's lines, up to the next message.
 func messageAt(rs []row, at int) string {
-	own := []row{rs[at]}
-	for i := at + 1; i < len(rs) && len(own) < messageLines; i++ {
+	own, length := []row{rs[at]}, len(rs[at].body)
+	for i := at + 1; i < len(rs) && len(own) < messageLines && length < messageBytes; i++ {
 		r := rs[i]
 		if r.rank != rs[at].rank && r.rank != "" {
 			continue
@@ -367,11 +367,11 @@ func messageAt(rs []row, at int) string {
 		if another.MatchString(r.body) && len(own) > 2 || strings.Contains(r.body, "Traceback (most") {
 			break
 		}
-		own = append(own, r)
+		own, length = append(own, r), length+len(r.body)
 	}
 	s := squeeze(own)
 	// ranks may interleave two messages in one text: take the one with more numbers
-	parts := strings.Split(s, "outofmemory.")
+	parts := strings.SplitN(s, "outofmemory.", messageParts)
 	best, most := s, -1
 	for i, p := range parts {
 		if n := readNumbers(p); (i > 0 || len(parts) == 1) && n.count() > most {

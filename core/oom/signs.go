@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/launch-ml/launch/core/checklist"
 	"github.com/launch-ml/launch/core/job"
@@ -112,6 +113,10 @@ type compiled struct {
 	group map[string]int
 	mark  uint64 // 0: no word of it is certain, so every line is tried
 	word  string
+
+	size  int // of its program
+	spent time.Duration
+	slow  bool // it was not matched on some line
 }
 
 // A signReader finds a plugin's signs in lines.
@@ -124,11 +129,12 @@ type signReader struct {
 	progress    uint64 // marks of the signs of progress alone
 	codes       map[int]string
 	mustSucceed bool
+	budget      budget
 }
 
 func newSignReader(signs job.Signs) (*signReader, error) {
 	r := &signReader{any: len(signs.Lines)+len(signs.Checks) > 0, codes: signs.Codes, mustSucceed: signs.MustSucceed,
-		checks: signs.Checks}
+		checks: signs.Checks, budget: budget{began: time.Now()}}
 	lines := slices.Clone(signs.Lines)
 	for _, c := range signs.Checks {
 		lines = append(lines, job.Sign{Kind: checked, Pattern: c.Pattern, Name: c.Name})
@@ -145,7 +151,7 @@ func newSignReader(signs job.Signs) (*signReader, error) {
 		}
 		r.announces = r.announces || s.Kind == job.Phase
 		c := compiled{sign: s, re: re, group: map[string]int{}, word: requiredWord(s.Pattern), check: max(0,
-			i-len(signs.Lines))}
+			i-len(signs.Lines)), size: instructions(s.Pattern)}
 		for g, name := range re.SubexpNames() {
 			c.group[name] = g
 		}
@@ -213,17 +219,22 @@ func (r *signReader) match(text []byte, marks uint64, found func(i int, e Event,
 	if !r.always && marks>>firstSign == 0 {
 		return
 	}
-	for i, c := range r.signs {
-		if c.mark != 0 && marks&c.mark == 0 {
+	now := time.Now()
+	for i := range r.signs {
+		c := &r.signs[i]
+		if c.mark != 0 && marks&c.mark == 0 || !r.may(c, len(text), now) {
 			continue
 		}
-		if c.sign.Kind != checked {
-			if m := c.re.FindSubmatchIndex(text); m != nil {
-				found(i, c.event(text, m), m[1])
-			}
-			continue
+		var all [][]int
+		if c.sign.Kind == checked {
+			all = c.re.FindAllSubmatchIndex(text, mostValues)
+		} else if m := c.re.FindSubmatchIndex(text); m != nil {
+			all = [][]int{m}
 		}
-		for _, m := range c.re.FindAllSubmatchIndex(text, mostValues) {
+		then := time.Now()
+		r.charge(c, len(text), then.Sub(now))
+		now = then
+		for _, m := range all {
 			found(i, c.event(text, m), m[1])
 		}
 	}

@@ -21,9 +21,14 @@ type Cache string
 // kept is how many files a cache holds at the most.
 const kept = 500
 
-// Read is [Read] for what is not in the cache.
-func (c Cache) Read(ctx context.Context, python string, env []string, dir string, paths []string) []config.PythonSource {
-	return sources(ctx, c, python, env, dir, paths)
+// A May returns the program that may be started in place of an interpreter, or "". nil: any may.
+type May func(python string) string
+
+// Read is [Read] for what is not in the cache, by an interpreter that may be started.
+func (c Cache) Read(
+	ctx context.Context, python string, env []string, dir string, paths []string, may May,
+) []config.PythonSource {
+	return sources(ctx, c, python, env, dir, paths, may)
 }
 
 // reader tells apart what different versions of read.py have answered.

@@ -20,8 +20,8 @@ func TestCache(t *testing.T) {
 	}
 	write("BATCH = 8\n")
 	cache := Cache(filepath.Join(dir, "cache"))
-	first := cache.Read(context.Background(), mainPython(t), os.Environ(), dir, []string{path})
-	again := cache.Read(context.Background(), "/nowhere/python", nil, dir, []string{path})
+	first := cache.Read(context.Background(), mainPython(t), os.Environ(), dir, []string{path}, nil)
+	again := cache.Read(context.Background(), "/nowhere/python", nil, dir, []string{path}, nil)
 	if it, ok := again[0].Item("BATCH"); first[0].Problem != "" || again[0].Problem != "" || !ok || string(it.Value) != "8" || string(again[0].Text) != "BATCH = 8\n" || again[0].Path != path {
 		t.Errorf("first %+v, from the cache %+v", first[0], again[0])
 	}
@@ -29,7 +29,7 @@ func TestCache(t *testing.T) {
 		t.Error("an interpreter that is not there has read it")
 	}
 	write("BATCH = 16\n")
-	if changed := cache.Read(context.Background(), "/nowhere/python", nil, dir, []string{path}); !strings.Contains(changed[0].Problem, "no Python") {
+	if changed := cache.Read(context.Background(), "/nowhere/python", nil, dir, []string{path}, nil); !strings.Contains(changed[0].Problem, "no Python") {
 		t.Errorf("the changed file: %+v", changed[0])
 	}
 	for i := range kept + 1 {
@@ -37,11 +37,11 @@ func TestCache(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	cache.Read(context.Background(), mainPython(t), os.Environ(), dir, []string{path})
+	cache.Read(context.Background(), mainPython(t), os.Environ(), dir, []string{path}, nil)
 	if left, _ := os.ReadDir(string(cache)); len(left) > kept/2 {
 		t.Errorf("%d files are left", len(left))
 	}
-	if it, _ := cache.Read(context.Background(), "/nowhere/python", nil, dir, []string{path})[0].Item("BATCH"); string(it.Value) != "16" {
+	if it, _ := cache.Read(context.Background(), "/nowhere/python", nil, dir, []string{path}, nil)[0].Item("BATCH"); string(it.Value) != "16" {
 		t.Error("what was read last was pruned first")
 	}
 }

@@ -39,10 +39,12 @@ const maxSource = 4 * unit.MiB
 // 3.8, python3 on env's PATH is asked instead. env and dir are those of the command. There is one source for each path, in
 // order; one that could not be read says why in its Problem.
 func Read(ctx context.Context, python string, env []string, dir string, paths []string) []config.PythonSource {
-	return sources(ctx, "", python, env, dir, paths)
+	return sources(ctx, "", python, env, dir, paths, nil)
 }
 
-func sources(ctx context.Context, cache Cache, python string, env []string, dir string, paths []string) []config.PythonSource {
+func sources(
+	ctx context.Context, cache Cache, python string, env []string, dir string, paths []string, may May,
+) []config.PythonSource {
 	out := make([]config.PythonSource, len(paths))
 	var open []*config.PythonSource
 	for i, path := range paths {
@@ -61,9 +63,16 @@ func sources(ctx context.Context, cache Cache, python string, env []string, dir 
 		}
 	}()
 	var unfit []string
-	for _, python := range interpreters(python, env) {
+	for _, found := range interpreters(python, env) {
 		if len(open) == 0 {
 			return out
+		}
+		python := found
+		if may != nil {
+			if python = may(found); python == "" {
+				unfit = append(unfit, found+" may be the project's own, which launch starts with the program only")
+				continue
+			}
 		}
 		var err error
 		if open, err = ask(ctx, python, env, dir, open); err != nil {

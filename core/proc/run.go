@@ -45,6 +45,7 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 			a.k.leave(nil) // unless it has left
 		}
 	}()
+	defer sparing()()
 	tap := newTap(s.Tap)
 	defer tap.finish()
 	if a.st, err = connect(s, tap); err != nil {

@@ -1,6 +1,8 @@
 package proc
 
 import (
+	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,8 +39,21 @@ const (
 	gatherTime = time.Millisecond
 )
 
+// spare is the memory from which on the collector works harder. It is no bound: launch holds less while a program runs,
+// but in a flood each buffer is soon garbage, and the program needs the memory.
+const spare = 96 << 20
+
+// sparing has this process take little memory until restore is called, unless its user has set GOMEMLIMIT.
+func sparing() (restore func()) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return func() {}
+	}
+	was := debug.SetMemoryLimit(spare)
+	return func() { debug.SetMemoryLimit(was) }
+}
+
 func newTap(f func(Stream, []byte)) *tap {
-	t := &tap{f: f, less: make(chan struct{}, 1), done: make(chan struct{}), backlog: 16 << 20, hung: 5 * time.Second}
+	t := &tap{f: f, less: make(chan struct{}, 1), done: make(chan struct{}), backlog: 8 << 20, hung: 5 * time.Second}
 	t.more.L = &t.mu
 	if f != nil {
 		go t.run()

@@ -17,6 +17,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 	"golang.org/x/sys/unix"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/proc"
 )
 
@@ -102,9 +103,10 @@ func scarce() bool {
 
 // reach watches the folders that match a pattern, and the folders above one that does not exist yet.
 func (w *Watch) reach(pattern string) {
+	search := file.NewSearch()
 	for at := pattern; ; at = filepath.Dir(at) {
-		hits, _ := filepath.Glob(at)
-		for _, h := range hits {
+		hits := search.Glob(at)
+		for _, h := range hits[:min(len(hits), folders)] {
 			w.add(h)
 		}
 		// Above a pattern every folder matters in which the next may appear.
@@ -157,7 +159,8 @@ func (w *Watch) event(e fsnotify.Event) {
 		return
 	}
 	if e.Has(fsnotify.Create) {
-		w.entered(e.Name)
+		left := mostEntered
+		w.entered(e.Name, &left)
 	}
 	if e.Has(fsnotify.Create) || e.Has(fsnotify.Write) {
 		w.look(e.Name)
@@ -293,10 +296,13 @@ func (w *Watch) Settle() {
 	}
 }
 
+// mostEntered bounds the files that are looked at in a new folder: it may be a link, and lead in circles.
+const mostEntered = 2000
+
 // entered watches a new folder, if states may lie in it or below, and checks what was written there before that.
-func (w *Watch) entered(path string) {
+func (w *Watch) entered(path string, left *int) {
 	info, err := os.Stat(path)
-	if err != nil || !info.IsDir() {
+	if *left--; *left < 0 || err != nil || !info.IsDir() {
 		return
 	}
 	for _, pattern := range w.dirs {
@@ -304,7 +310,7 @@ func (w *Watch) entered(path string) {
 			w.add(path)
 			entries, _ := os.ReadDir(path)
 			for _, e := range entries {
-				w.entered(filepath.Join(path, e.Name()))
+				w.entered(filepath.Join(path, e.Name()), left)
 				w.look(filepath.Join(path, e.Name()))
 			}
 			return

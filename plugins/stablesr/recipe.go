@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/plugins/stablesr/arch"
 )
@@ -147,7 +148,7 @@ func (r *recipe) mergeFiles(edited map[string][]byte) (err error) {
 		if r.logdir, err = r.resumed(); err != nil {
 			return err
 		}
-		saved, _ = filepath.Glob(filepath.Join(globEscape.Replace(absolute(r.prog.Dir, r.logdir)), "configs", "*.yaml"))
+		saved = file.Glob(filepath.Join(globEscape.Replace(absolute(r.prog.Dir, r.logdir)), "configs", "*.yaml"))
 		slices.Sort(saved)
 	}
 	for _, path := range append(saved, r.base...) {

@@ -146,11 +146,15 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 	logs := &tail{}
 	conf := wire.ClientConfig()
 	c := &Client{source: s, logs: logs}
+	made := make(chan *process, 1)
 	conf.RunnerFunc = func(_ hclog.Logger, ours *exec.Cmd, _ string) (runner.Runner, error) {
 		// What go-plugin adds. Its folder for the socket is one of several; ours is removed with all that is in it.
 		cmd.Env = append(slices.DeleteFunc(ours.Env, func(kv string) bool { return strings.HasPrefix(kv, socketDir+"=") }), cmd.Env...)
 		var err error
 		c.process, err = newProcess(cmd, dir, s.Path == "")
+		if err == nil {
+			made <- c.process
+		}
 		return c.process, err
 	}
 	conf.UnixSocketConfig = &goplugin.UnixSocketConfig{TempDir: dir}
@@ -158,11 +162,27 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 	conf.StartTimeout = 5 * time.Second
 	if d, ok := ctx.Deadline(); ok {
 		conf.StartTimeout = min(conf.StartTimeout, max(time.Until(d), time.Millisecond))
+	} else if ctx.Done() != nil { // it decides, by a clock of its own
+		conf.StartTimeout = 10 * time.Minute
 	}
 	conf.Logger = hclog.NewNullLogger() // what it would log of the plugin's words, Stderr has
 	conf.Stderr = logs
 	c.client = goplugin.NewClient(conf)
+	connected := make(chan struct{})
+	if _, limited := ctx.Deadline(); !limited { // go-plugin takes no context
+		go func() {
+			select {
+			case p := <-made:
+				p.endWith(ctx, connected)
+			case <-connected:
+			}
+		}()
+	}
 	protocol, err := c.client.Client()
+	close(connected)
+	if _, limited := ctx.Deadline(); ctx.Err() != nil && err != nil && !limited {
+		err = fmt.Errorf("it did not start in time: %w", ctx.Err())
+	}
 	if err == nil {
 		c.call, err = wire.Dispense(protocol)
 	}

@@ -94,6 +94,7 @@ type process struct {
 	stdout, stderr io.ReadCloser
 	handshake      firstLine
 	watch          watch         // of what it has started
+	started        chan struct{} // closed when the program has been started, or could not be
 	ended          chan struct{} // closed when the program has ended, and is not reaped yet
 
 	mu     sync.Mutex
@@ -103,12 +104,29 @@ type process struct {
 var _ runner.Runner = (*process)(nil)
 
 func newProcess(cmd *exec.Cmd, dir string, alone bool) (*process, error) {
-	p := &process{cmd: cmd, dir: dir, alone: alone, ended: make(chan struct{})}
+	p := &process{cmd: cmd, dir: dir, alone: alone, started: make(chan struct{}),
+		ended: make(chan struct{})}
 	var err error
 	if p.stdout, err = cmd.StdoutPipe(); err == nil {
 		p.stderr, err = cmd.StderrPipe()
 	}
 	return p, err
+}
+
+// endWith ends the program with its context, unless it is connected before that.
+func (p *process) endWith(ctx context.Context, connected <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-connected:
+		return
+	}
+	select {
+	case <-p.started:
+		if p.ID() != "" {
+			p.Kill(context.WithoutCancel(ctx))
+		}
+	case <-connected:
+	}
 }
 
 // Start implements [runner.Runner].
@@ -117,6 +135,7 @@ func (p *process) Start(context.Context) error {
 	// is, for go-plugin leaves its processes behind when the host is killed.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p.cmd.Stdin = nil // go-plugin hands on launch's own, which is the program's
+	defer close(p.started)
 	if err := onThread(p.cmd.Start); err != nil {
 		close(p.ended)
 		return err

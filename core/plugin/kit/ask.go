@@ -250,7 +250,7 @@ func (Finder) Devices() int { return 1 }
 func (f Finder) Sources(ctx context.Context, paths []string) []config.PythonSource {
 	prog := f.program()
 	python := python.Of(prog, f.Command.Env).Interpreter
-	return overlay.Cache(filepath.Join(f.Cache, "sources")).Read(ctx, python, f.Command.Env, prog.Dir, paths)
+	return overlay.Cache(filepath.Join(f.Cache, "sources")).Read(ctx, python, f.Command.Env, prog.Dir, paths, nil)
 }
 
 // Formulas implements [plugin.Finder].

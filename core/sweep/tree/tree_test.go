@@ -102,3 +102,98 @@ func TestCopy(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// hostile is a repository whose configuration, attributes and submodule name programs, each of which would leave a file.
+func hostile(t *testing.T) (dir, left string) {
+	t.Helper()
+	dir, left = repository(t), t.TempDir()
+	run := func(in string, args ...string) {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-c", "user.name=x", "-c", "user.email=x@y", "-c",
+			"protocol.file.allow=always"}, args...)...)
+		cmd.Dir = in
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", args, out)
+		}
+	}
+	run(dir, "submodule", "add", "-q", repository(t), "part")
+	write(t, filepath.Join(dir, "big.bin"), "as git keeps it")
+	write(t, filepath.Join(dir, "part", "mine.py"), "one")
+	for _, in := range []string{filepath.Join(dir, "part"), dir} {
+		write(t, filepath.Join(in, ".gitattributes"), "*.py filter=x diff=x\n*.bin filter=X.y -diff\n")
+		run(in, "add", "-A")
+		run(in, "commit", "-qm", "y")
+		leave := func(name string) string { return "touch " + filepath.Join(left, name) + "; false" }
+		for _, name := range []string{"filter.x.clean", "filter.x.smudge", "filter.X.y.process", "filter.x.process",
+			"diff.x.textconv", "diff.x.command", "diff.external", "core.fsmonitor", "core.pager", "gpg.program",
+			"core.sshCommand", "credential.helper", "core.editor"} {
+			run(in, "config", name, leave(name))
+		}
+		for _, name := range []string{"filter.x.required", "filter.X.y.required", "commit.gpgSign", "submodule.recurse"} {
+			run(in, "config", name, "true")
+		}
+		hooks := filepath.Join(t.TempDir(), "hooks")
+		for _, h := range []string{"post-checkout", "post-index-change", "reference-transaction", "pre-commit"} {
+			write(t, filepath.Join(hooks, h), "#!/bin/sh\n"+leave(h)+"\n")
+			os.Chmod(filepath.Join(hooks, h), 0o755)
+		}
+		run(in, "-c", "core.fsmonitor=false", "config", "core.hooksPath", hooks)
+	}
+	for _, p := range []string{"sub/train.py", "part/mine.py"} {
+		write(t, filepath.Join(dir, p), "two")
+	}
+	write(t, filepath.Join(dir, "big.bin"), "as it is used")
+	names, _ := filepath.Glob(filepath.Join(left, "*"))
+	for _, name := range names {
+		os.Remove(name)
+	}
+	return dir, left
+}
+
+func TestNothingOfTheRepositoryRuns(t *testing.T) {
+	dir, left := hostile(t)
+	nothing := func(what string) {
+		t.Helper()
+		if names, _ := filepath.Glob(filepath.Join(left, "*")); len(names) > 0 {
+			t.Errorf("%s has run %q", what, names)
+		}
+	}
+	for _, name := range []string{"GIT_EXTERNAL_DIFF", "GIT_SSH_COMMAND", "GIT_PAGER", "GIT_EDITOR"} {
+		t.Setenv(name, "touch "+filepath.Join(left, name))
+	}
+	tree, diff, err := Read(t.Context(), dir)
+	if err != nil || tree == nil || !strings.Contains(string(diff), "+two") {
+		t.Errorf("%+v, %q, %v", tree, diff, err)
+	}
+	nothing("Read")
+	to := filepath.Join(t.TempDir(), "code")
+	if _, err := Copy(t.Context(), dir, to); err != nil {
+		t.Fatal(err)
+	}
+	nothing("Copy")
+	for name, want := range map[string]string{"sub/train.py": "two", "big.bin": "as it is used"} {
+		if text, err := os.ReadFile(filepath.Join(to, name)); err != nil || string(text) != want {
+			t.Errorf("the copy has %q in %s, %v", text, name, err)
+		}
+	}
+}
+
+// A repository may name another work tree, and a filter whose name no option could hold.
+func TestConfigurationThatIsRefused(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"[filter \"a=b\"]\n clean = touch x\n", "has a filter of the name"},
+		{"[core]\n worktree = /usr\n", ""}, // no repository holds the folder then
+	} {
+		dir := repository(t)
+		f, err := os.OpenFile(filepath.Join(dir, ".git", "config"), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.WriteString(c.text)
+		f.Close()
+		tree, _, err := Read(t.Context(), dir)
+		if tree != nil || (c.want != "" || err != nil) && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %+v, %v", c.text, tree, err)
+		}
+	}
+}
