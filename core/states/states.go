@@ -354,10 +354,10 @@ func toGoOnFrom(own []candidate, glob string) []candidate {
 	return others
 }
 
-// order sorts an attempt's states, the newest first. Three orders tell which is the newest: that in which they were seen
-// to be written, that in which the program printed them, and that of the numbers in their names. The first counts where
-// the others do not agree against it: somebody else may have written an old state again, and a program may name states
-// by a figure, or use a few names in turn.
+// order sorts an attempt's states, the newest first. Three orders tell which is the newest: that in which they were
+// seen to be written, that in which the program printed them, and that of the numbers in their names. The first
+// counts where the others do not agree against it: somebody else may have written an old state again, and a program
+// may name states by a figure, or use a few names in turn.
 func (e Evidence) order(own []candidate) {
 	seen, told := ranked(own, e.Order), ranked(own, e.Told)
 	switch {
@@ -381,7 +381,8 @@ func ranked(own []candidate, rank func(string) int64) []candidate {
 			return nil
 		}
 	}
-	return slices.SortedStableFunc(slices.Values(own), func(a, b candidate) int { return cmp.Compare(at[b.path], at[a.path]) })
+	later := func(a, b candidate) int { return cmp.Compare(at[b.path], at[a.path]) }
+	return slices.SortedStableFunc(slices.Values(own), later)
 }
 
 // numberedAlike reports whether the names of states differ only in a number.
@@ -427,8 +428,8 @@ func complete(c candidate, older []candidate, e Evidence) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(last, name) })
 }
 
-// shorter reports whether a file of an unknown format is much smaller than this run's state before it: the program ended
-// while it wrote it.
+// shorter reports whether a file of an unknown format is much smaller than this run's state before it: the program
+// ended while it wrote it.
 func shorter(c candidate, older []candidate) bool {
 	i := slices.IndexFunc(older, func(o candidate) bool { return !o.mark.folder && o.shape == c.shape })
 	return i >= 0 && c.mark.Bytes < older[i].mark.Bytes/10*9 && !knownFormat(c.path)

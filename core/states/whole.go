@@ -350,8 +350,8 @@ func wholeTensors(s *saved) error {
 	return err
 }
 
-// tensorsOf reads the header of a safetensors file (the format's README): eight bytes of length, then JSON, which has the
-// place of each tensor. end is where the last one ends.
+// tensorsOf reads the header of a safetensors file (the format's README): eight bytes of length, then JSON, which
+// has the place of each tensor. end is where the last one ends.
 func tensorsOf(s *saved) (header map[string]json.RawMessage, end int64, err error) {
 	var n uint64
 	in := io.NewSectionReader(s, 0, s.size)
