@@ -359,13 +359,19 @@ func toGoOnFrom(own []candidate, glob string) []candidate {
 // counts where the others do not agree against it: somebody else may have written an old state again, and a program
 // may name states by a figure, or use a few names in turn.
 func (e Evidence) order(own []candidate) {
-	seen, told := ranked(own, e.Order), ranked(own, e.Told)
+	if len(own) < 2 {
+		return
+	}
+	seen := ranked(own, e.Order)
+	if seen != nil && (seen[0].path == own[0].path || !numberedAlike(own)) {
+		copy(own, seen)
+		return
+	}
+	told := ranked(own, e.Told) // it reads all that the program has printed
 	switch {
-	case len(own) < 2:
-	case seen == nil && told == nil:
-	case seen == nil, told != nil && told[0].path != seen[0].path && told[0].path == own[0].path && numberedAlike(own):
+	case seen == nil && told != nil, told != nil && told[0].path == own[0].path:
 		copy(own, told)
-	default:
+	case seen != nil:
 		copy(own, seen)
 	}
 }
