@@ -104,6 +104,7 @@ func TestEarlier(t *testing.T) {
 		write(t, dir+"/runs/"+n+".pt", "state "+n)
 	}
 	write(t, dir+"/runs/11.pt", "")
+	write(t, dir+"/runs/best.pt", "the newest, by its time")
 	f := Newest(folder(dir), signs, Listing{}, held)
 	f.Identify()
 	if f.State == nil || filepath.Base(f.State.Path) != "10.pt" || len(f.Earlier) != mostEarlier ||
