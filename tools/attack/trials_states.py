@@ -365,7 +365,7 @@ def _(box):
 
 @trial("A", "of names with an epoch, a step and a loss the step counts")
 def _(box):
-    newest(box, "epoch=1-step={step}00-loss={loss:.1f}.pt", "epoch=1-step=300-loss=0.3.pt", "--quiet")
+    newest(box, "epoch=1-step={step}00-loss={loss:.2f}.pt", "epoch=1-step=300-loss=0.33.pt", "--quiet")
 
 
 @trial("A", "states that take turns in a few names: the one that was written last counts")
@@ -377,8 +377,8 @@ def _(box):
 def _(box):
     project(box)
     box.write("work/train.py", box.read("work/train.py").replace("    if a.beside:", "    os.utime(path, (1e9 - 1000 * step,) * 2)\n    if a.beside:"))
-    failed(box, "--name", "acc-{acc:.2f}.pt", at=3)
-    resumes(box, "acc-0.67.pt")
+    failed(box, "--name", "wer{loss:.2f}.pt", at=3)
+    resumes(box, "wer0.33.pt")
 
 
 @trial("A", "the best, the averaged and the final weights are no states to go on from")
