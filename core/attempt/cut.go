@@ -35,7 +35,8 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 	}
 	folder := Dir(h.Dir, began.Plan.Attempt)
 	log := outputIn(folder)
-	e := states.Evidence{Printed: printed(log, j, j.Command.Dir), Told: told(log, j, j.Command.Dir), Alone: j.Batch.Ranks == 1}
+	e := states.Evidence{Printed: printed(log, j, j.Command.Dir), Told: told(log, j, j.Command.Dir),
+		Alone: j.Batch.Ranks == 1}
 	d, err := oom.NewDetector(j.Signs)
 	if err != nil {
 		return c

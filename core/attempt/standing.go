@@ -51,8 +51,8 @@ func Stand(h *record.History) (s Standing) {
 	return s
 }
 
-// Now returns the standing of a run that was taken up and would resume from a state; nil if there is none. If that is one
-// which an attempt has left whose launch was killed, the older ones do not matter.
+// Now returns the standing of a run that was taken up and would resume from a state; nil if there is none. If that
+// is one which an attempt has left whose launch was killed, the older ones do not matter.
 func (s Standing) Now(from *run.State) Standing {
 	if from != nil && (s.From == nil || from.Path != s.From.Path || from.Digest != s.From.Digest) {
 		s.Lost = nil

@@ -17,6 +17,9 @@ const longestOrder = 4 << 20
 
 // NoteMade appends a name to the list of a folder. Names that are not in the list count as older than those that are.
 func NoteMade(dir, name string) error {
+	if err := Check(dir); err != nil { // nothing is made where another account has put something
+		return err
+	}
 	f, err := Open(orderOf(dir), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err

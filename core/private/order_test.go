@@ -11,6 +11,9 @@ import (
 // The order in which names were noted counts; what was not noted is older, in the order in which it was given.
 func TestInOrder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "runs")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
 	order := func(names ...string) string {
 		names = slices.Clone(names)
 		InOrder(dir, names)

@@ -94,8 +94,11 @@ func TestLost(t *testing.T) {
 	if r.ForgetAll(); r.state() != nil {
 		t.Errorf("it starts over, and has %v", r.state())
 	}
-	if got := Losses([]Loss{{*state("a"), "x"}, {*state("b"), "x"}, {*state("c"), "x"}, {*state("d"), "x"}, {*state("e"), "x"},
-		{*state("f"), "x"}, {*state("g"), "y"}}); strings.Join(got, "|") != "a, b, c, d and 2 more x|g y" {
+	var many []Loss
+	for _, path := range strings.Fields("a b c d e f") {
+		many = append(many, Loss{*state(path), "x"})
+	}
+	if got := Losses(append(many, Loss{*state("g"), "y"})); strings.Join(got, "|") != "a, b, c, d and 2 more x|g y" {
 		t.Errorf("losses: %q", got)
 	}
 }

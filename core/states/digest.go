@@ -87,8 +87,8 @@ func addFile(sum hash.Hash, path string) error {
 	return nil
 }
 
-// Changed returns why the state at path is no longer the one with that digest, or can no longer be read; "" if it is and
-// can. Nothing is known of a state without a digest.
+// Changed returns why the state at path is no longer the one with that digest, or can no longer be read; "" if it
+// is and can. Nothing is known of a state without a digest.
 func Changed(path, digest string) string {
 	if digest == "" {
 		return ""

@@ -266,8 +266,8 @@ func (w *walker) line() string {
 	return string(b)
 }
 
-// wholeIndex checks that every file exists in which an index of a sharded model says that tensors are, and that a file of
-// safetensors has them (transformers, modeling_utils.py: model.safetensors.index.json beside its shards).
+// wholeIndex checks that every file exists in which an index of a sharded model says that tensors are, and that a
+// file of safetensors has them (transformers, modeling_utils.py: model.safetensors.index.json beside its shards).
 func wholeIndex(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil || int64(len(text)) > longestText {
@@ -319,7 +319,8 @@ func wholeTorch(z *zip.Reader) error {
 		if err != nil {
 			return nil // the checksums tell of it
 		}
-		p := pickle{w: &walker{s: &saved{ReaderAt: bytes.NewReader(text), size: int64(len(text))}}, storages: map[string]int64{}}
+		p := pickle{storages: map[string]int64{},
+			w: &walker{s: &saved{ReaderAt: bytes.NewReader(text), size: int64(len(text))}}}
 		if p.run(); p.w.short {
 			return fmt.Errorf("%s in it is damaged", f.Name)
 		}

@@ -173,7 +173,8 @@ func TestMissingTensors(t *testing.T) {
 		header := `{"` + name + `":{"data_offsets":[0,4]}}`
 		return string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header + "four"
 	}
-	index := write(t, dir+"/ck/model.safetensors.index.json", `{"weight_map": {"w": "1.safetensors", "b": "2.safetensors"}}`)
+	index := write(t, dir+"/ck/model.safetensors.index.json",
+		`{"weight_map": {"w": "1.safetensors", "b": "2.safetensors"}}`)
 	write(t, dir+"/ck/1.safetensors", shard("w"))
 	for _, text := range []string{"", shard("c"), shard("b")} {
 		want := text == shard("b")
@@ -186,8 +187,8 @@ func TestMissingTensors(t *testing.T) {
 	}
 }
 
-// torch writes archives without checksums, if it is told so; a hole in one member is found all the same where the others
-// have theirs.
+// torch writes archives without checksums, if it is told so; a hole in one member is found all the same where the
+// others have theirs.
 func TestNoChecksums(t *testing.T) {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)

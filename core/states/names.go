@@ -65,7 +65,8 @@ func numberOf(path string) (n numbering) {
 		last = at[1]
 	}
 	shape.WriteString(base[last:])
-	return numbered(counts, filepath.Join(filepath.Dir(path), shape.String()), len(filepath.Join(filepath.Dir(path), "x"))-1)
+	dir := filepath.Dir(path)
+	return numbered(counts, filepath.Join(dir, shape.String()), len(filepath.Join(dir, "x"))-1)
 }
 
 // A count is a number in a name that is no figure.

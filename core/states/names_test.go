@@ -63,6 +63,7 @@ func TestOrder(t *testing.T) {
 			return 0
 		}
 	}
+	turns := rank("2.pt", "3.pt", "1.pt")
 	steps, figures := []string{"1.pt", "2.pt", "3.pt"}, []string{"l0.9.pt", "l0.5.pt", "l0.7.pt"}
 	for name, tt := range map[string]struct {
 		names []string // in the order of their times
@@ -74,8 +75,8 @@ func TestOrder(t *testing.T) {
 		"seen":                    {figures, Evidence{Order: rank("l0.7.pt", "l0.9.pt", "l0.5.pt")}, "l0.5.pt"},
 		"one was not seen":        {steps, Evidence{Order: rank("3.pt", "2.pt")}, "3.pt"},
 		"told":                    {figures, Evidence{Told: rank("l0.7.pt", "l0.9.pt", "l0.5.pt")}, "l0.5.pt"},
-		"names that take turns":   {steps, Evidence{Order: rank("2.pt", "3.pt", "1.pt"), Told: rank("2.pt", "3.pt", "1.pt")}, "1.pt"},
-		"an old one, once more":   {steps, Evidence{Order: rank("2.pt", "3.pt", "1.pt"), Told: rank(steps...)}, "3.pt"},
+		"names that take turns":   {steps, Evidence{Order: turns, Told: turns}, "1.pt"},
+		"an old one, once more":   {steps, Evidence{Order: turns, Told: rank(steps...)}, "3.pt"},
 		"a line at the end names": {steps, Evidence{Order: rank(steps...), Told: rank("3.pt", "2.pt", "1.pt")}, "3.pt"},
 	} {
 		dir := t.TempDir()
@@ -103,6 +104,7 @@ func TestEarlier(t *testing.T) {
 		write(t, dir+"/runs/"+n+".pt", "state "+n)
 	}
 	write(t, dir+"/runs/11.pt", "")
+	write(t, dir+"/runs/best.pt", "the newest, by its time")
 	f := Newest(folder(dir), signs, Listing{}, held)
 	f.Identify()
 	if f.State == nil || filepath.Base(f.State.Path) != "10.pt" || len(f.Earlier) != mostEarlier ||
@@ -128,7 +130,8 @@ func TestElsewhere(t *testing.T) {
 func TestTold(t *testing.T) {
 	log := write(t, t.TempDir()+"/log", "saved runs/a/1.pt\nsaved runs/a/2.pt\nsaved runs/a/1.pt\nloading runs/a/3.pt\n")
 	told := Told(opened(log), "/w", signsFor("runs/*/*.pt"))
-	if one, two, three := told("/w/runs/a/1.pt"), told("/w/runs/a/2.pt"), told("/w/runs/a/3.pt"); one <= two || two == 0 || three != 0 {
+	one, two, three := told("/w/runs/a/1.pt"), told("/w/runs/a/2.pt"), told("/w/runs/a/3.pt")
+	if one <= two || two == 0 || three != 0 {
 		t.Errorf("told at %d, %d and %d", one, two, three)
 	}
 }

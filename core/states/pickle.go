@@ -15,8 +15,8 @@ func isPickle(s *saved) bool {
 		bytes.IndexByte([]byte("(]}clJK"), s.head[0]) >= 0
 }
 
-// legacy is the number that begins a file of torch.save before version 1.6, as pickle writes it (torch/serialization.py,
-// MAGIC_NUMBER).
+// legacy is the number that begins a file of torch.save before version 1.6, as pickle writes it
+// (torch/serialization.py, MAGIC_NUMBER).
 const legacy = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."
 
 // wholePickle follows the operations of one pickle after another: each ends with STOP. Where it meets something else,

@@ -354,18 +354,24 @@ func toGoOnFrom(own []candidate, glob string) []candidate {
 	return others
 }
 
-// order sorts an attempt's states, the newest first. Three orders tell which is the newest: that in which they were seen
-// to be written, that in which the program printed them, and that of the numbers in their names. The first counts where
-// the others do not agree against it: somebody else may have written an old state again, and a program may name states
-// by a figure, or use a few names in turn.
+// order sorts an attempt's states, the newest first. Three orders tell which is the newest: that in which they were
+// seen to be written, that in which the program printed them, and that of the numbers in their names. The first
+// counts where the others do not agree against it: somebody else may have written an old state again, and a program
+// may name states by a figure, or use a few names in turn.
 func (e Evidence) order(own []candidate) {
-	seen, told := ranked(own, e.Order), ranked(own, e.Told)
+	if len(own) < 2 {
+		return
+	}
+	seen := ranked(own, e.Order)
+	if seen != nil && (seen[0].path == own[0].path || !numberedAlike(own)) {
+		copy(own, seen)
+		return
+	}
+	told := ranked(own, e.Told) // it reads all that the program has printed
 	switch {
-	case len(own) < 2:
-	case seen == nil && told == nil:
-	case seen == nil, told != nil && told[0].path != seen[0].path && told[0].path == own[0].path && numberedAlike(own):
+	case seen == nil && told != nil, told != nil && told[0].path == own[0].path:
 		copy(own, told)
-	default:
+	case seen != nil:
 		copy(own, seen)
 	}
 }
@@ -381,7 +387,8 @@ func ranked(own []candidate, rank func(string) int64) []candidate {
 			return nil
 		}
 	}
-	return slices.SortedStableFunc(slices.Values(own), func(a, b candidate) int { return cmp.Compare(at[b.path], at[a.path]) })
+	later := func(a, b candidate) int { return cmp.Compare(at[b.path], at[a.path]) }
+	return slices.SortedStableFunc(slices.Values(own), later)
 }
 
 // numberedAlike reports whether the names of states differ only in a number.
@@ -427,8 +434,8 @@ func complete(c candidate, older []candidate, e Evidence) bool {
 	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(last, name) })
 }
 
-// shorter reports whether a file of an unknown format is much smaller than this run's state before it: the program ended
-// while it wrote it.
+// shorter reports whether a file of an unknown format is much smaller than this run's state before it: the program
+// ended while it wrote it.
 func shorter(c candidate, older []candidate) bool {
 	i := slices.IndexFunc(older, func(o candidate) bool { return !o.mark.folder && o.shape == c.shape })
 	return i >= 0 && c.mark.Bytes < older[i].mark.Bytes/10*9 && !knownFormat(c.path)

@@ -293,8 +293,8 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// The order in which states were written is known, also where each was open only for a moment, and the last mark of each
-// shows later whether somebody has written it since.
+// The order in which states were written is known, also where each was open only for a moment, and the last mark of
+// each shows later whether somebody has written it since.
 func TestWatchOrder(t *testing.T) {
 	dir, own := t.TempDir(), t.TempDir()
 	log, err := WrittenLog(own)
@@ -311,8 +311,9 @@ func TestWatchOrder(t *testing.T) {
 	}
 	write(t, dir+"/runs/b.pt", "more")
 	w.Settle()
-	a, b, c, folder := w.Order(dir+"/runs/a.pt"), w.Order(dir+"/runs/b.pt"), w.Order(dir+"/runs/c.pt"), w.Order(dir+"/runs/ck-1")
-	if a == 0 || folder <= a || c <= folder || b <= c || w.Order(dir+"/runs/none.pt") != 0 {
+	of := func(name string) int64 { return w.Order(dir + "/runs/" + name) }
+	a, b, c, folder := of("a.pt"), of("b.pt"), of("c.pt"), of("ck-1")
+	if a == 0 || folder <= a || c <= folder || b <= c || of("none.pt") != 0 {
 		t.Errorf("a %d, the folder %d, c %d, b again %d", a, folder, c, b)
 	}
 	os.Remove(dir + "/runs/a.pt")
@@ -357,7 +358,8 @@ func TestWrittenAfterItWasSaid(t *testing.T) {
 		line string
 		want bool
 	}{
-		"0001.pt": {"saved it", true}, "0002.pt": {"saving it", false}, "last.pt": {"saved it", false}, "0003.bin": {"saved it", false},
+		"0001.pt": {"saved it", true}, "0002.pt": {"saving it", false}, "last.pt": {"saved it", false},
+		"0003.bin": {"saved it", false},
 	} {
 		path := write(t, filepath.Join(dir, name), "mine")
 		os.Chtimes(path, old, old)

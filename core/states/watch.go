@@ -65,8 +65,9 @@ const folders = 256
 // the run. It also writes what it sees to log, so that it outlives this process. own is a folder of launch's own, for
 // [Watch.Settle]; may be "". If the kernel has no watches left, it sees nothing.
 func NewWatch(dir string, globs []string, family func() []int, log io.Writer, own string) *Watch {
-	w := &Watch{family: family, log: log, barrier: own, wrote: map[ID]bool{}, foreign: map[ID]bool{}, earlier: map[int]bool{},
-		names: map[string]lookedAt{}, order: map[string]int64{}, unnoted: map[string]*stamp{}, settled: make(chan string, 16), said: map[string]Mark{},
+	w := &Watch{family: family, log: log, barrier: own,
+		wrote: map[ID]bool{}, foreign: map[ID]bool{}, earlier: map[int]bool{}, names: map[string]lookedAt{},
+		order: map[string]int64{}, unnoted: map[string]*stamp{}, said: map[string]Mark{}, settled: make(chan string, 16),
 		done: make(chan struct{})}
 	for _, g := range globs {
 		if !filepath.IsAbs(g) {
@@ -227,8 +228,8 @@ func (w *Watch) noteAll(all bool) (left bool) {
 	return left
 }
 
-// Said records that the program has printed a line about the state at path. If the line tells that the state is written,
-// and its name has a number, nothing else of this run writes to it from now on.
+// Said records that the program has printed a line about the state at path. If the line tells that the state is
+// written, and its name has a number, nothing else of this run writes to it from now on.
 func (w *Watch) Said(path, line string) {
 	if !done.MatchString(line) || !numberOf(path).known || !w.isState(path) {
 		return

@@ -256,8 +256,7 @@ func isZip(s *saved) bool {
 const (
 	smallMember = 1 << 20
 	allMembers  = 64 << 20
-	suspicious  = 4 << 30
-	longest     = 5 * time.Second
+	longest     = 2 * time.Second
 )
 
 // wholeZip checks an archive, as torch.save and numpy.savez write it: its directory, which comes last, the header of
@@ -270,28 +269,29 @@ func wholeZip(s *saved) error {
 	if len(z.File) == 0 {
 		return nil
 	}
-	small, large, suspect := 0, int64(0), int64(0)
+	small, large := 0, int64(0)
 	var bad []string
 	members := slices.Clone(z.File)
 	slices.SortStableFunc(members, func(a, b *zip.File) int {
 		return int(min(1, max(-1, int64(a.UncompressedSize64)-int64(b.UncompressedSize64))))
 	})
-	for begin, checked := time.Now(), 0; checked < len(members); checked++ {
-		f := members[checked]
+	end := time.Now().Add(longest)
+	for _, f := range members {
 		at, err := f.DataOffset()
 		if err != nil || at+int64(f.CompressedSize64) > s.size {
 			return fmt.Errorf("%s in it is damaged", f.Name)
 		}
 		n := int64(f.UncompressedSize64)
-		if n > smallMember || large+n > allMembers {
-			if suspect += n; suspect > suspicious || time.Since(begin) > longest || !s.gap(at, int64(f.CompressedSize64)) {
-				continue
-			}
-		} else if large += n; time.Since(begin) > longest {
+		switch {
+		case time.Now().After(end):
+			continue
+		case n <= smallMember && large+n <= allMembers:
+			large += n
+		case !s.gap(at, int64(f.CompressedSize64)):
 			continue
 		}
 		small++
-		if !wholeMember(f) {
+		if !wholeMember(f, end) {
 			bad = append(bad, f.Name)
 		}
 	}
@@ -329,16 +329,26 @@ func torchArchive(z *zip.Reader) bool {
 	return slices.ContainsFunc(z.File, func(f *zip.File) bool { return strings.HasSuffix(f.Name, "/data.pkl") })
 }
 
-// wholeMember reports whether the content of a member has its length and its checksum.
-func wholeMember(f *zip.File) bool {
+// wholeMember reports whether the content of a member has its length and its checksum. What was not read at the end
+// counts as complete.
+func wholeMember(f *zip.File, end time.Time) bool {
 	in, err := f.Open()
 	if err != nil {
 		return errors.Is(err, zip.ErrAlgorithm) // nothing is known of it
 	}
 	defer in.Close()
-	sum := crc32.NewIEEE()
-	n, err := io.Copy(sum, in)
-	return err == nil && uint64(n) == f.UncompressedSize64 && sum.Sum32() == f.CRC32
+	sum, size := crc32.NewIEEE(), int64(0)
+	for {
+		n, err := io.CopyN(sum, in, 16<<20)
+		switch size += n; {
+		case errors.Is(err, io.EOF):
+			return uint64(size) == f.UncompressedSize64 && sum.Sum32() == f.CRC32
+		case err != nil:
+			return false
+		case time.Now().After(end):
+			return true
+		}
+	}
 }
 
 // wholeTensors compares the size of a safetensors file with the end of its tensors.
@@ -350,8 +360,8 @@ func wholeTensors(s *saved) error {
 	return err
 }
 
-// tensorsOf reads the header of a safetensors file (the format's README): eight bytes of length, then JSON, which has the
-// place of each tensor. end is where the last one ends.
+// tensorsOf reads the header of a safetensors file (the format's README): eight bytes of length, then JSON, which
+// has the place of each tensor. end is where the last one ends.
 func tensorsOf(s *saved) (header map[string]json.RawMessage, end int64, err error) {
 	var n uint64
 	in := io.NewSectionReader(s, 0, s.size)

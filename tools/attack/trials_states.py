@@ -244,9 +244,9 @@ def _(box):
 @trial("A", "launch was killed, and a bare run has written over the states since: none of them is gone on from")
 def _(box):
     project(box)
-    mine = box.start([box.binary, "--", *train("--slow", "0.15", "--steps", "50")])
-    box.wait(lambda: os.path.exists(box.path("work/runs/b/0004.pt")))
-    time.sleep(0.1)
+    mine = box.start([box.binary, "--", *train("--slow", "0.8", "--steps", "50")])
+    box.wait(lambda: os.path.exists(box.path("work/runs/b/0002.pt")))
+    time.sleep(0.3)
     mine.kill()
     mine.wait()
     time.sleep(0.3)
@@ -260,9 +260,9 @@ def _(box):
 def _(box):
     project(box)
     box.run(train("--who", "other", out="runs/a"))
-    mine = box.start([box.binary, "--", *train("--slow", "0.3", "--steps", "5")])
-    box.wait(lambda: os.path.exists(box.path("work/runs/b/0003.pt")))
-    time.sleep(0.2)
+    mine = box.start([box.binary, "--", *train("--slow", "0.8", "--steps", "5")])
+    box.wait(lambda: os.path.exists(box.path("work/runs/b/0002.pt")))
+    time.sleep(0.3)
     mine.kill()
     mine.wait()
     time.sleep(0.2)
@@ -365,7 +365,7 @@ def _(box):
 
 @trial("A", "of names with an epoch, a step and a loss the step counts")
 def _(box):
-    newest(box, "epoch=1-step={step}00-loss={loss:.1f}.pt", "epoch=1-step=300-loss=0.3.pt", "--quiet")
+    newest(box, "epoch=1-step={step}00-loss={loss:.2f}.pt", "epoch=1-step=300-loss=0.33.pt", "--quiet")
 
 
 @trial("A", "states that take turns in a few names: the one that was written last counts")
@@ -377,8 +377,8 @@ def _(box):
 def _(box):
     project(box)
     box.write("work/train.py", box.read("work/train.py").replace("    if a.beside:", "    os.utime(path, (1e9 - 1000 * step,) * 2)\n    if a.beside:"))
-    failed(box, "--name", "acc-{acc:.2f}.pt", at=3)
-    resumes(box, "acc-0.67.pt")
+    failed(box, "--name", "wer{loss:.2f}.pt", at=3)
+    resumes(box, "wer0.33.pt")
 
 
 @trial("A", "the best, the averaged and the final weights are no states to go on from")
