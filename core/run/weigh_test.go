@@ -58,18 +58,23 @@ func TestWeigh(t *testing.T) {
 		"a trial is not weighed":      {job.Job{Signs: counted}, nil, Plan{Trial: Rehearsal, Resume: at}, ok, Succeeded, "", false},
 		"the length may be different": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 8}}}, Plan{Cost: 4}, with(ok, func(o *Outcome) { o.Total, o.Stepped = 32, true }), Succeeded, "", false},
 
-		"it counts what is left": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 30}}}, Plan{Edits: smaller, Resume: at},
+		"it counts what is left": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 30}}},
+			Plan{Edits: smaller, Resume: at},
 			with(ok, func(o *Outcome) { o.Total, o.Stepped, o.Iteration, o.Varied = 22, true, 22, true }), Succeeded, "", false},
-		"it goes on with another count": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 30}}}, Plan{Edits: smaller, Resume: at},
+		"it goes on with another count": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 30}}},
+			Plan{Edits: smaller, Resume: at},
 			with(ok, func(o *Outcome) {
 				o.Total, o.Stepped, o.Iteration, o.Varied = 22, true, 22, true
 				o.Courses = []Course{{Total: 22, First: Place{Iteration: 9}, Last: Place{Iteration: 22}}}
 			}), Failed, "trains for 22 steps now", true},
-		"it counts to something else": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 30}}}, Plan{Edits: smaller, Resume: at},
+		"it counts to something else": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 30}}},
+			Plan{Edits: smaller, Resume: at},
 			with(ok, func(o *Outcome) { o.Total, o.Stepped = 15, true }), Failed, "trains for 15 steps now", true},
-		"its patterns match nothing": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Ending: OutOfMemory}}}, Plan{Resume: at}, ok, Succeeded, "", false},
+		"its patterns match nothing": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Ending: OutOfMemory}}},
+			Plan{Resume: at}, ok, Succeeded, "", false},
 		"fewer than it reports may be left": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Iteration: 100}}},
-			Plan{Resume: &State{Path: "120.pt", At: []Course{{First: Place{Iteration: 50}, Last: Place{Iteration: 100}, Gap: 50}}}}, ok, Succeeded, "", false},
+			Plan{Resume: &State{Path: "120.pt", At: []Course{{First: Place{Iteration: 50}, Last: Place{Iteration: 100}, Gap: 50}}}},
+			ok, Succeeded, "", false},
 
 		"step 0 of an epoch, with its loss": {job.Job{Signs: counted}, nil, Plan{Resume: at},
 			with(ok, func(o *Outcome) { o.Figures = true }), Succeeded, "", false},
