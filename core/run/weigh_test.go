@@ -60,7 +60,8 @@ func TestWeigh(t *testing.T) {
 
 		"it counts what is left": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 30}}},
 			Plan{Edits: smaller, Resume: at},
-			with(ok, func(o *Outcome) { o.Total, o.Stepped, o.Iteration, o.Varied = 22, true, 22, true }), Succeeded, "", false},
+			with(ok, func(o *Outcome) { o.Total, o.Stepped, o.Iteration, o.Varied = 22, true, 22, true }),
+			Succeeded, "", false},
 		"it goes on with another count": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Total: 30}}},
 			Plan{Edits: smaller, Resume: at},
 			with(ok, func(o *Outcome) {
@@ -73,7 +74,8 @@ func TestWeigh(t *testing.T) {
 		"its patterns match nothing": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Ending: OutOfMemory}}},
 			Plan{Resume: at}, ok, Succeeded, "", false},
 		"fewer than it reports may be left": {job.Job{Signs: counted}, []Attempt{{Outcome: Outcome{Iteration: 100}}},
-			Plan{Resume: &State{Path: "120.pt", At: []Course{{First: Place{Iteration: 50}, Last: Place{Iteration: 100}, Gap: 50}}}},
+			Plan{Resume: &State{Path: "120.pt",
+				At: []Course{{First: Place{Iteration: 50}, Last: Place{Iteration: 100}, Gap: 50}}}},
 			ok, Succeeded, "", false},
 
 		"step 0 of an epoch, with its loss": {job.Job{Signs: counted}, nil, Plan{Resume: at},
