@@ -90,7 +90,7 @@ func sameExits(c *cobra.Command, all []exitMeaning) *cobra.Command {
 }
 
 // sweepExits are the codes of a sweep.
-var sweepExits = []exitMeaning{{"0", "every row succeeded"}, {"1", "one failed"},
+var sweepExits = []exitMeaning{{"0", "every row succeeded"}, {"1", "one failed, or is doubtful"},
 	{"75", "rows did not run because there was no room, or launch gave way"},
 	{"78", "rows did not run because they cannot fit"}, {"125", "launch itself failed"},
 	{"128+N", "signal N stopped the sweep"}}

@@ -112,14 +112,15 @@ func TestSavedBefore(t *testing.T) {
 		"at once":                      {job.Signs{}, at(10) + saving, true},
 		"after the bar was drawn anew": {job.Signs{}, at(10) + saving + at(10), true},
 		"after five steps":             {job.Signs{}, at(10) + saving + at(15), false},
-		"after lines of the log": {job.Signs{}, "step 9 loss 0.5\nsaving the model to x.pth\nstep 10 loss 0.4\nstep 11 loss 0.4\n",
-			false},
-		"at once, by the signs":        {signs, at(10) + saving, true},
-		"five steps on, by the signs":  {signs, at(10) + strings.Repeat("x\n", 20) + saving + at(15), false},
-		"in the next save":             {signs, at(10) + saving + at(20) + strings.ReplaceAll(saving, "10", "20"), true},
-		"steps after a resume":         {job.Signs{}, at(9) + "Resuming training from out\n" + at(10) + at(15), false},
-		"at once after a resume":       {job.Signs{}, "Resuming training from out\n", true},
-		"an evaluation's bar after it": {job.Signs{}, at(10) + saving + "Evaluating:  33%|###   | 11/30 [00:05<00:30, 1.00s/it]\n", false},
+		"after lines of the log": {job.Signs{},
+			"step 9 loss 0.5\nsaving the model to x.pth\nstep 10 loss 0.4\nstep 11 loss 0.4\n", false},
+		"at once, by the signs":       {signs, at(10) + saving, true},
+		"five steps on, by the signs": {signs, at(10) + strings.Repeat("x\n", 20) + saving + at(15), false},
+		"in the next save":            {signs, at(10) + saving + at(20) + strings.ReplaceAll(saving, "10", "20"), true},
+		"steps after a resume":        {job.Signs{}, at(9) + "Resuming training from out\n" + at(10) + at(15), false},
+		"at once after a resume":      {job.Signs{}, "Resuming training from out\n", true},
+		"an evaluation's bar after it": {job.Signs{},
+			at(10) + saving + "Evaluating:  33%|###   | 11/30 [00:05<00:30, 1.00s/it]\n", false},
 	} {
 		d := newDetector(t, tt.signs)
 		write(t, d, Terminal, tt.before+"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n")

@@ -47,8 +47,8 @@ type Event struct {
 // checked is the kind of the values of a check. They are no signs: nothing is judged by them.
 const checked job.SignKind = "check"
 
-// StoppedEarly is the kind of a line in which a program prints that it ends before its last step, and why. Every program
-// that reports its progress has these signs. They are passed to OnEvent, and change no state.
+// StoppedEarly is the kind of a line in which a program prints that it ends before its last step, and why. Every
+// program that reports its progress has these signs. They are passed to OnEvent, and change no state.
 const StoppedEarly job.SignKind = "stopped early"
 
 // early are the words for it. They count only after the last step, so that a setting of that name is none. Each has a

@@ -365,8 +365,8 @@ func (h *History) Stop() *run.Stop {
 	return nil
 }
 
-// CutOff returns the event in which the last attempt was planned, if no event records its end; ok is false otherwise, and
-// if the run was started over since.
+// CutOff returns the event in which the last attempt was planned, if no event records its end; ok is false
+// otherwise, and if the run was started over since.
 func (h *History) CutOff() (Event, bool) {
 	for _, e := range slices.Backward(h.Events) {
 		switch e.Kind {

@@ -66,14 +66,16 @@ func TestTornRecord(t *testing.T) {
 	}
 }
 
-// A run that starts over forgets its states at that moment, not only once the new attempt has saved one. What was left by
-// an attempt that was cut off before is forgotten as well.
+// A run that starts over forgets its states at that moment, not only once the new attempt has saved one. What was
+// left by an attempt that was cut off before is forgotten as well.
 func TestFromStart(t *testing.T) {
 	state := &run.State{Path: "3.pt", Iteration: 3}
-	failed := Event{Kind: Ended, Attempt: &run.Attempt{Plan: run.Plan{Attempt: 1}, Outcome: run.Outcome{Ending: run.Failed, Saved: state}}}
+	failed := Event{Kind: Ended, Attempt: &run.Attempt{Plan: run.Plan{Attempt: 1},
+		Outcome: run.Outcome{Ending: run.Failed, Saved: state}}}
 	begin, plan := Event{Kind: Started, Run: aRun()}, Event{Kind: Planned, Plan: &run.Plan{Attempt: 1}}
 	resumed, over := Event{Kind: Resumed}, Event{Kind: Resumed, FromStart: true}
-	from, fresh := Event{Kind: Planned, Plan: &run.Plan{Attempt: 2, Resume: state}}, Event{Kind: Planned, Plan: &run.Plan{Attempt: 2}}
+	from := Event{Kind: Planned, Plan: &run.Plan{Attempt: 2, Resume: state}}
+	fresh := Event{Kind: Planned, Plan: &run.Plan{Attempt: 2}}
 	for name, tt := range map[string]struct {
 		events []Event
 		state  bool

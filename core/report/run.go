@@ -258,6 +258,18 @@ func attemptOf(t tried, running bool) Attempt {
 	if out.Saved != nil {
 		add(Fact{Name: "saved state", Value: out.Saved.String()})
 	}
+	ends(out, add)
+	for i, c := range p.Choices {
+		a.Phases = append(a.Phases, phaseOf(t, i, c))
+	}
+	if out.Ending != "" && !a.Good && (out.Report.OOM || out.Report.Possible || out.Report.Fatal) {
+		a.Evidence = cut(out.Report.Explain(), maxLines)
+	}
+	return a
+}
+
+// ends adds what became of an attempt's resume, and what ended it.
+func ends(out *run.Outcome, add func(Fact)) {
 	if text := out.Resumption.Text(); text != "" {
 		add(Fact{Name: "resume", Value: text})
 	}
@@ -270,13 +282,6 @@ func attemptOf(t tried, running bool) Attempt {
 			add(Fact{Name: "ended by", Value: why})
 		}
 	}
-	for i, c := range p.Choices {
-		a.Phases = append(a.Phases, phaseOf(t, i, c))
-	}
-	if out.Ending != "" && !a.Good && (out.Report.OOM || out.Report.Possible || out.Report.Fatal) {
-		a.Evidence = cut(out.Report.Explain(), maxLines)
-	}
-	return a
 }
 
 func batchText(p *run.Plan) string {

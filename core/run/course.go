@@ -110,16 +110,17 @@ func (c *Courses) step(e oom.Event, at time.Time) {
 	}
 	if i < 0 {
 		if len(c.all) < maxCourses {
-			c.all = append(c.all, Course{Stream: e.Line.Stream, Total: e.Total, First: here, Last: here, Figures: trained,
-				marks: []mark{{e.Iteration, at}}})
+			c.all = append(c.all, Course{Stream: e.Line.Stream, Total: e.Total, First: here, Last: here,
+				Figures: trained,
+				marks:   []mark{{e.Iteration, at}}})
 		}
 		return
 	}
 	c.all[i].add(here, trained, at)
 }
 
-// add takes a further report. What came before the first one with figures was not trained, such as steps that are passed
-// over, or shows nothing.
+// add takes a further report. What came before the first one with figures was not trained, such as steps that are
+// passed over, or shows nothing.
 func (c *Course) add(here Place, trained bool, at time.Time) {
 	switch n := here.Iteration - c.Last.Iteration; {
 	case trained && !c.Figures:
@@ -200,7 +201,8 @@ func samePath(printed, path string) bool {
 func mainCourse(all []Course) *Course {
 	var best *Course
 	for i := range all {
-		if c := &all[i]; best == nil || c.Total > best.Total || c.Total == best.Total && c.Last.Iteration > best.Last.Iteration {
+		c := &all[i]
+		if best == nil || c.Total > best.Total || c.Total == best.Total && c.Last.Iteration > best.Last.Iteration {
 			best = c
 		}
 	}

@@ -144,8 +144,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// An attempt that ran out of memory after a notice to leave ends the run, and a resume takes the next rung; one that ran
-// out beside others proves nothing about what fits.
+// An attempt that ran out of memory after a notice to leave ends the run, and a resume takes the next rung; one that
+// ran out beside others proves nothing about what fits.
 func TestAgainAfterNotice(t *testing.T) {
 	small := func(unit.Bytes) mem.Estimate { return sure(g, g, 0) }
 	r := sr(training(small), validation(small))

@@ -39,7 +39,8 @@ func (r *Resumption) String() string {
 	case r.State == NotChecked:
 		return "not checked: " + r.Why
 	case r.Unit != "":
-		return fmt.Sprintf("it did not resume: its first %[1]s is %[2]d, the state is of %[1]s %[3]d", r.Unit, r.First, r.Saved)
+		return fmt.Sprintf("it did not resume: its first %[1]s is %[2]d, the state is of %[1]s %[3]d", r.Unit,
+			r.First, r.Saved)
 	}
 	return fmt.Sprintf("it did not resume: its first step is %d, the state is of step %d", r.First, r.Saved)
 }
@@ -166,7 +167,7 @@ func (s *State) atStep(a, c *Course, at, shown int64) Resumption {
 	case first >= at-repeats && first > fresh:
 		return resumed // it reports the step of the state once more
 	case first >= at-repeats:
-		return notChecked(fmt.Sprintf("the first report is of step %d, which is that of the state and the first of all", first))
+		return notChecked(fmt.Sprintf("the first report is of step %d, that of the state and the first of all", first))
 	case a.Figures && !c.Figures:
 		return notChecked("the program has reported no trained step yet")
 	case !c.Figures && !c.slow(max(at, shown), a.Step):
@@ -177,9 +178,9 @@ func (s *State) atStep(a, c *Course, at, shown int64) Resumption {
 	return Resumption{State: Restarted, First: first, Saved: shown}
 }
 
-// leaves reports whether a program that counts what is left after this state counts to now, where it counted to before.
-// count is what it has reported; nil if that is not known yet. One that goes on with its count does not count what is
-// left.
+// leaves reports whether a program that counts what is left after this state counts to now, where it counted to
+// before. count is what it has reported; nil if that is not known yet. One that goes on with its count does not
+// count what is left.
 func (s *State) leaves(before, now float64, count *Course) bool {
 	is := func(step int64) bool {
 		return step > 1 && before-float64(step)-now <= 1 && before-float64(step)-now >= -1 &&
@@ -216,8 +217,10 @@ func (c *Course) slow(at int64, was time.Duration) bool {
 	for n < len(c.marks) && c.marks[n].iteration <= at {
 		n++
 	}
-	if was == 0 && n > 0 {
-		was = pace(c.marks[n-1:])
+	if n > 0 { // on a busy machine either may be slow
+		if after := pace(c.marks[n-1:]); was == 0 || after > 0 && after < was {
+			was = after
+		}
 	}
 	return was > 0 && 2*pace(c.marks[:n]) >= was
 }
@@ -246,8 +249,8 @@ func (s *State) Descend(p *Plan, after *Resumption) {
 	s.Accumulation, s.Before = p.Batch.Accumulation, trainedBefore(p, after)
 }
 
-// trainedBefore is how many steps were trained before the count of an attempt began: those of states after which the program
-// began to count again.
+// trainedBefore is how many steps were trained before the count of an attempt began: those of states after which the
+// program began to count again.
 func trainedBefore(p *Plan, after *Resumption) (n int64) {
 	if p.Resume == nil {
 		return 0
@@ -294,7 +297,8 @@ func (o *Outcome) unlike(p *Plan) string {
 	return o.DoubtedBy()
 }
 
-// DoubtedBy is why a success is doubtful by the output alone: it ends with an out-of-memory, and no line of success came.
+// DoubtedBy is why a success is doubtful by the output alone: it ends with an out-of-memory, and no line of success
+// came.
 func (o *Outcome) DoubtedBy() string {
 	if o.Ending != Succeeded || o.Doubt == "" || o.Claimed {
 		return ""

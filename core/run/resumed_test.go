@@ -64,49 +64,77 @@ func TestFollowedBy(t *testing.T) {
 		want        string
 		first, from int64
 	}{
-		"it goes on":                     {saved, at("0010.pt"), steps(loss, 11, 30), Resumed, 11, 10},
-		"it begins at 1":                 {saved, at("0010.pt"), steps(loss, 1, 30), Restarted, 1, 10},
-		"at once":                        {saved, at("0010.pt"), "step 1/30 loss 3", Restarted, 1, 10},
-		"it begins at an older state":    {saved, at("0010.pt"), steps(loss, 6, 30), Restarted, 6, 10},
-		"it repeats the saved step":      {saved, at("0010.pt"), steps(loss, 10, 30), Resumed, 10, 10},
-		"nothing yet":                    {saved, at("0010.pt"), "", NotChecked, 0, 0},
-		"only what it reads":             {saved, at("0010.pt"), "loading out/0010.pt at step 10/30", NotChecked, 0, 0},
-		"a state of the first step":      {"step 1/30 loss 3; saved out/1.pt", at("1.pt"), steps(loss, 1, 3), NotChecked, 0, 0},
-		"which goes on":                  {"step 1/30 loss 3; saved out/1.pt", at("1.pt"), steps(loss, 2, 3), Resumed, 2, 1},
-		"a state without a number":       {strings.ReplaceAll(saved, "0010", "last"), at("last.pt"), steps(loss, 1, 3), Restarted, 1, 10},
-		"the same, and it goes on":       {strings.ReplaceAll(saved, "0010", "last"), at("last.pt"), steps(loss, 11, 13), Resumed, 11, 10},
-		"its step is in no report":       {steps(loss, 1, 12), at("last.pt"), steps(loss, 1, 3), NotChecked, 0, 0},
-		"its name has the step":          {steps(loss, 1, 12), at("0010.pt"), steps(loss, 1, 3), Restarted, 1, 10},
-		"its name has another number":    {steps(loss, 1, 12), at("psnr-2713.pt"), steps(loss, 1, 3), NotChecked, 0, 0},
-		"another state was the last":     {steps(loss, 1, 5) + "; saved out/0005.pt; " + steps(loss, 6, 9) + "; saved out/0009.pt", at("0005.pt"), steps(loss, 6, 9), Resumed, 6, 5},
-		"no report before":               {"", at("0010.pt"), steps(loss, 1, 3), NotChecked, 0, 0},
-		"every 50th step":                {"step 50 loss 1; saved out/60.pt", at("60.pt"), "step 100 loss 1", Resumed, 100, 60},
-		"every 50th, from a state of 10": {"saved out/10.pt; step 50 loss 1", at("10.pt"), "step 50 loss 1", NotChecked, 0, 0},
-		"every 50th, from the beginning": {"step 50 loss 1; step 100 loss 1; saved out/110.pt", at("110.pt"), "step 50 loss 1", Restarted, 50, 110},
-		"counted from 0":                 {steps("step %d loss 1", 0, 9) + "; saved out/10.pt", at("10.pt"), steps("step %d loss 1", 10, 12), Resumed, 10, 10},
-		"from 0 again":                   {steps("step %d loss 1", 0, 9) + "; saved out/10.pt", at("10.pt"), "step 0 loss 3", Restarted, 0, 10},
-		"epochs, and states of steps":    {steps("epoch %d done loss 1", 1, 3) + "; saved out/3000.pt", at("3000.pt"), steps("epoch %d done loss 1", 4, 5), Resumed, 4, 3},
-		"the same from the beginning":    {steps("epoch %d done loss 1", 1, 3) + "; saved out/3000.pt", at("3000.pt"), "epoch 1 done loss 1", Restarted, 1, 3},
-		"a count of each epoch": {steps(loss, 1, 30) + "; " + steps(loss, 1, 10) + "; saved out/1.pt", at("1.pt"), steps(loss, 1, 3),
+		"it goes on":                  {saved, at("0010.pt"), steps(loss, 11, 30), Resumed, 11, 10},
+		"it begins at 1":              {saved, at("0010.pt"), steps(loss, 1, 30), Restarted, 1, 10},
+		"at once":                     {saved, at("0010.pt"), "step 1/30 loss 3", Restarted, 1, 10},
+		"it begins at an older state": {saved, at("0010.pt"), steps(loss, 6, 30), Restarted, 6, 10},
+		"it repeats the saved step":   {saved, at("0010.pt"), steps(loss, 10, 30), Resumed, 10, 10},
+		"nothing yet":                 {saved, at("0010.pt"), "", NotChecked, 0, 0},
+		"only what it reads": {saved, at("0010.pt"), "loading out/0010.pt at step 10/30",
+			NotChecked, 0, 0},
+		"a state of the first step": {"step 1/30 loss 3; saved out/1.pt", at("1.pt"), steps(loss, 1, 3),
+			NotChecked, 0, 0},
+		"which goes on": {"step 1/30 loss 3; saved out/1.pt", at("1.pt"), steps(loss, 2, 3),
+			Resumed, 2, 1},
+		"a state without a number": {strings.ReplaceAll(saved, "0010", "last"), at("last.pt"), steps(loss,
+			1, 3), Restarted, 1, 10},
+		"the same, and it goes on": {strings.ReplaceAll(saved, "0010", "last"), at("last.pt"), steps(loss,
+			11, 13), Resumed, 11, 10},
+		"its step is in no report": {steps(loss, 1, 12), at("last.pt"), steps(loss, 1, 3), NotChecked, 0, 0},
+		"its name has the step":    {steps(loss, 1, 12), at("0010.pt"), steps(loss, 1, 3), Restarted, 1, 10},
+		"its name has another number": {steps(loss, 1, 12), at("psnr-2713.pt"), steps(loss, 1, 3),
+			NotChecked, 0, 0},
+		"another state was the last": {steps(loss, 1, 5) + "; saved out/0005.pt; " + steps(loss, 6, 9) +
+			"; saved out/0009.pt", at("0005.pt"), steps(loss, 6, 9), Resumed, 6, 5},
+		"no report before": {"", at("0010.pt"), steps(loss, 1, 3), NotChecked, 0, 0},
+		"every 50th step": {"step 50 loss 1; saved out/60.pt", at("60.pt"), "step 100 loss 1",
+			Resumed, 100, 60},
+		"every 50th, from a state of 10": {"saved out/10.pt; step 50 loss 1", at("10.pt"), "step 50 loss 1",
+			NotChecked, 0, 0},
+		"every 50th, from the beginning": {"step 50 loss 1; step 100 loss 1; saved out/110.pt", at("110.pt"),
+			"step 50 loss 1", Restarted, 50, 110},
+		"counted from 0": {steps("step %d loss 1", 0, 9) + "; saved out/10.pt", at("10.pt"),
+			steps("step %d loss 1", 10, 12), Resumed, 10, 10},
+		"from 0 again": {steps("step %d loss 1", 0, 9) + "; saved out/10.pt", at("10.pt"),
+			"step 0 loss 3", Restarted, 0, 10},
+		"epochs, and states of steps": {steps("epoch %d done loss 1", 1, 3) + "; saved out/3000.pt",
+			at("3000.pt"), steps("epoch %d done loss 1", 4, 5), Resumed, 4, 3},
+		"the same from the beginning": {steps("epoch %d done loss 1", 1, 3) + "; saved out/3000.pt",
+			at("3000.pt"), "epoch 1 done loss 1", Restarted, 1, 3},
+		"a count of each epoch": {steps(loss, 1, 30) + "; " + steps(loss, 1, 10) + "; saved out/1.pt",
+			at("1.pt"), steps(loss, 1, 3),
 			NotChecked, 0, 0},
 		"which is full": {steps(loss, 1, 30) + "; saved out/1.pt", at("1.pt"), steps(loss, 1, 3), NotChecked, 0, 0},
-		"with the epoch's number": {steps("epoch 1 it [%d/9] loss 1", 1, 9) + "; " + steps("epoch 2 it [%d/9] loss 1", 1, 9) + "; saved out/2.pt", at("2.pt"),
+		"with the epoch's number": {steps("epoch 1 it [%d/9] loss 1", 1, 9) + "; " +
+			steps("epoch 2 it [%d/9] loss 1", 1, 9) + "; saved out/2.pt", at("2.pt"),
 			steps("epoch 3 it [%d/9] loss 1", 1, 3), NotChecked, 0, 0},
-		"and a part of it": {steps("epoch 1 it [%d/9] loss 1", 1, 9) + "; " + steps("epoch 2 it [%d/9] loss 1", 1, 5) + "; saved out/2.pt", at("2.pt"),
+		"and a part of it": {steps("epoch 1 it [%d/9] loss 1", 1, 9) + "; " + steps("epoch 2 it [%d/9] loss 1",
+			1, 5) + "; saved out/2.pt", at("2.pt"),
 			steps("epoch 2 it [%d/9] loss 1", 1, 3), Resumed, 2, 2},
-		"from the first epoch": {steps("epoch 1 it [%d/9] loss 1", 1, 9) + "; " + steps("epoch 2 it [%d/9] loss 1", 1, 5) + "; saved out/2.pt", at("2.pt"),
+		"from the first epoch": {steps("epoch 1 it [%d/9] loss 1", 1, 9) + "; " +
+			steps("epoch 2 it [%d/9] loss 1", 1, 5) + "; saved out/2.pt", at("2.pt"),
 			"epoch 1 it [1/9] loss 1", Restarted, 1, 2},
-		"the first epoch alone":   {steps("epoch 1 it [%d/9] loss 1", 1, 5) + "; saved out/2.pt", at("2.pt"), "epoch 1 it [1/9] loss 1", NotChecked, 0, 0},
-		"a bar that begins there": {steps(bar, 1, 10) + "; saved out/10.pt", at("10.pt"), "-| 10/30 [00:00<?, ?it/s]; " + steps(bar, 11, 14), Resumed, 10, 10},
-		"a bar from 0":            {"-| 0/30 [00:00<?, ?it/s]; " + steps(bar, 1, 10) + "; saved out/10.pt", at("10.pt"), "-| 0/30 [00:00<?, ?it/s]; " + steps(bar, 1, 14), Restarted, 1, 10},
-		"a bar that passes over":  {steps(bar, 1, 10) + "; saved out/10.pt", at("10.pt"), steps("-fast | %d/30 [00:01<00:30, 1.00s/it]", 1, 10) + "; " + steps(bar, 11, 14), NotChecked, 0, 0},
-		"a bar of what is left":   {steps(bar, 1, 10) + "; saved out/10.pt", at("10.pt"), steps("-| %d/20 [00:01<00:30, 1.00s/it]", 1, 3), Resumed, 1, 10},
-		"a bar of something else": {steps(bar, 1, 10) + "; saved out/10.pt", at("10.pt"), steps("-| %d/7 [00:01<00:30, 1.00s/it]", 1, 3), NotChecked, 0, 0},
-		"a bar, and a log": {steps(bar, 1, 10) + "; " + steps("step %d loss 1", 1, 10) + "; saved out/10.pt", at("10.pt"),
+		"the first epoch alone": {steps("epoch 1 it [%d/9] loss 1", 1, 5) + "; saved out/2.pt", at("2.pt"),
+			"epoch 1 it [1/9] loss 1", NotChecked, 0, 0},
+		"a bar that begins there": {steps(bar, 1, 10) + "; saved out/10.pt", at("10.pt"),
+			"-| 10/30 [00:00<?, ?it/s]; " + steps(bar, 11, 14), Resumed, 10, 10},
+		"a bar from 0": {"-| 0/30 [00:00<?, ?it/s]; " + steps(bar, 1, 10) + "; saved out/10.pt",
+			at("10.pt"), "-| 0/30 [00:00<?, ?it/s]; " + steps(bar, 1, 14), Restarted, 1, 10},
+		"a bar that passes over": {steps(bar, 1, 10) + "; saved out/10.pt", at("10.pt"),
+			steps("-fast | %d/30 [00:01<00:30, 1.00s/it]", 1, 10) + "; " + steps(bar, 11, 14), NotChecked, 0, 0},
+		"a bar of what is left": {steps(bar, 1, 10) + "; saved out/10.pt", at("10.pt"),
+			steps("-| %d/20 [00:01<00:30, 1.00s/it]", 1, 3), Resumed, 1, 10},
+		"a bar of something else": {steps(bar, 1, 10) + "; saved out/10.pt", at("10.pt"),
+			steps("-| %d/7 [00:01<00:30, 1.00s/it]", 1, 3), NotChecked, 0, 0},
+		"a bar, and a log": {steps(bar, 1, 10) + "; " + steps("step %d loss 1", 1, 10) + "; saved out/10.pt",
+			at("10.pt"),
 			steps("-| %d/30 [00:01<00:30, 1.00s/it]", 1, 5) + "; step 11 loss 1; step 12 loss 1", Resumed, 11, 10},
-		"steps that are passed over":  {saved, at("0010.pt"), steps("skipping step %d/30", 1, 10) + "; step 11/30 loss 1", Resumed, 11, 10},
-		"the same without a word":     {saved, at("0010.pt"), steps("step %d/30", 1, 10) + "; step 11/30 loss 1", Resumed, 11, 10},
-		"an evaluation's bar as well": {steps(bar, 1, 10) + "; -| 5/5 [00:01<00:00]; saved out/10.pt", at("10.pt"), "-| 1/5 [00:01<00:00]; -| 11/30 [00:01<00:30]", Resumed, 11, 10},
+		"steps that are passed over": {saved, at("0010.pt"), steps("skipping step %d/30", 1, 10) +
+			"; step 11/30 loss 1", Resumed, 11, 10},
+		"the same without a word": {saved, at("0010.pt"), steps("step %d/30", 1, 10) +
+			"; step 11/30 loss 1", Resumed, 11, 10},
+		"an evaluation's bar as well": {steps(bar, 1, 10) + "; -| 5/5 [00:01<00:00]; saved out/10.pt",
+			at("10.pt"), "-| 1/5 [00:01<00:00]; -| 11/30 [00:01<00:30]", Resumed, 11, 10},
 	} {
 		before := printed(t, tt.before, time.Second)
 		before.Placed(&tt.state)
@@ -152,7 +180,8 @@ func TestTrained(t *testing.T) {
 	printed(t, steps("step %d/6 loss 1", 1, 4)+"; saved out/4.pt", time.Second).Placed(next)
 	next.Descend(p, second.Resumption)
 	third := again(&Plan{Attempt: 3, Resume: next}, steps("step %d/6 loss 1", 5, 6), Succeeded, 6)
-	if third.Resumption.State != Resumed || third.Trained != 9 || !strings.Contains(third.Doubtful, "9 steps were trained in all, of 6") {
+	if third.Resumption.State != Resumed || third.Trained != 9 || !strings.Contains(third.Doubtful,
+		"9 steps were trained in all, of 6") {
 		t.Errorf("after it: %+v, trained %d, %q", third.Resumption, third.Trained, third.Doubtful)
 	}
 	plain := again(&Plan{Attempt: 2, Resume: from}, steps("step %d/6 loss 1", 4, 6), Succeeded, 6)
@@ -169,19 +198,24 @@ func TestDoubtful(t *testing.T) {
 		early    string
 		doubtful bool
 	}{
-		"half of the steps":            {steps("step %d/6 loss 1", 1, 3), false, "", true},
-		"all of them":                  {steps("step %d/6 loss 1", 1, 6), false, "", false},
-		"all, counted from 0":          {steps("step %d/6 loss 1", 0, 5), false, "", false},
-		"half, and its success line":   {steps("step %d/6 loss 1", 1, 3), true, "", false},
-		"half, and its reason":         {steps("step %d/6 loss 1", 1, 3) + "; Early stopping: no gain in 5 epochs", false, "Early stopping: no gain in 5 epochs", false},
-		"it waits for its reason":      {steps("step %d/6 loss 1", 1, 3) + "; EarlyStopping counter: 1 out of 7", false, "", true},
-		"the reason is a setting":      {"early_stopping: true; early stopping 5; " + steps("step %d/6 loss 1", 1, 3), false, "", true},
-		"every 50th step":              {"step 50/120 loss 1; step 100/120 loss 1", false, "", false},
-		"half of them, every 50th":     {"step 50/120 loss 1", false, "", true},
-		"every fifth, counted from 0":  {"step 0/10 loss 1; step 5/10 loss 1", false, "", false},
-		"every fifth, counted from 5":  {"step 5/10 loss 1", false, "", true},
-		"the patience is over":         {steps("step %d/60 loss 1", 1, 9) + "; patience of 5 reached, stopping training", false, "patience of 5 reached, stopping training", false},
-		"counted by epoch, to the end": {steps("step %d/6 loss 1", 1, 6) + "; " + steps("step %d/6 loss 1", 1, 2), false, "", false},
+		"half of the steps":          {steps("step %d/6 loss 1", 1, 3), false, "", true},
+		"all of them":                {steps("step %d/6 loss 1", 1, 6), false, "", false},
+		"all, counted from 0":        {steps("step %d/6 loss 1", 0, 5), false, "", false},
+		"half, and its success line": {steps("step %d/6 loss 1", 1, 3), true, "", false},
+		"half, and its reason": {steps("step %d/6 loss 1", 1, 3) +
+			"; Early stopping: no gain in 5 epochs", false, "Early stopping: no gain in 5 epochs", false},
+		"it waits for its reason": {steps("step %d/6 loss 1", 1, 3) +
+			"; EarlyStopping counter: 1 out of 7", false, "", true},
+		"the reason is a setting": {"early_stopping: true; early stopping 5; " + steps("step %d/6 loss 1",
+			1, 3), false, "", true},
+		"every 50th step":             {"step 50/120 loss 1; step 100/120 loss 1", false, "", false},
+		"half of them, every 50th":    {"step 50/120 loss 1", false, "", true},
+		"every fifth, counted from 0": {"step 0/10 loss 1; step 5/10 loss 1", false, "", false},
+		"every fifth, counted from 5": {"step 5/10 loss 1", false, "", true},
+		"the patience is over": {steps("step %d/60 loss 1", 1, 9) +
+			"; patience of 5 reached, stopping training", false, "patience of 5 reached, stopping training", false},
+		"counted by epoch, to the end": {steps("step %d/6 loss 1", 1, 6) + "; " + steps("step %d/6 loss 1", 1,
+			2), false, "", false},
 	} {
 		c := printed(t, tt.lines, time.Second)
 		main := mainCourse(c.All())
@@ -192,8 +226,9 @@ func TestDoubtful(t *testing.T) {
 				most = max(most, n)
 			}
 		}
-		o := Outcome{Ending: Succeeded, Stepped: true, Varied: true, Iteration: most, Total: main.Total, Claimed: tt.claimed,
-			Early: c.Early(), Courses: c.All()}
+		o := Outcome{Ending: Succeeded, Stepped: true, Varied: true, Iteration: most, Total: main.Total,
+			Claimed: tt.claimed,
+			Early:   c.Early(), Courses: c.All()}
 		(&Run{Job: &job.Job{Signs: counted}}).weigh(&Plan{}, &o)
 		if (o.Doubtful != "") != tt.doubtful || o.Early != tt.early {
 			t.Errorf("%s: doubtful %q, its reason %q", name, o.Doubtful, o.Early)

@@ -43,15 +43,10 @@ func (r *Run) contradict(p *Plan, o *Outcome) {
 	if p.Resume != nil {
 		every = max(every, mainCourse(p.Resume.At).every())
 	}
-	switch done := max(o.Iteration, r.reached()); {
+	switch {
 	case r.Cut != nil && r.Cut.Succeeded: // the training was complete when launch was killed
 	// A step's own figures, such as its loss, show that it was made, even if the program counts it as step 0.
-	case p.Resume != nil && !o.Stepped && !o.Figures && r.unseen(): // then its steps are not seen now, either
-	case p.Resume != nil && !o.Stepped && !o.Figures && steps == 0 && every > 1: // fewer may have been left
-		o.Doubtful = fmt.Sprintf("it resumed from %v, and no step was seen after that", p.Resume)
-	case p.Resume != nil && !o.Stepped && !o.Figures && (steps == 0 || max(p.Resume.number(), done)+every <= steps):
-		o.Ending, o.Lied = Failed, true
-		o.Cause = fmt.Sprintf("it resumed from %v and ended without a step", p.Resume)
+	case p.Resume != nil && !o.Stepped && !o.Figures && r.stepless(p, o, steps, every):
 	case steps > 0 && o.Iteration > 0 && !r.Job.Signs.CountsMicro && tooFew(o.Iteration, steps, every,
 		p.Resume != nil && p.Resume.Zero, mainCourse(o.Courses)):
 		o.Short = fmt.Sprintf("the last step that it reported was %d of %d", o.Iteration, steps)
@@ -59,6 +54,22 @@ func (r *Run) contradict(p *Plan, o *Outcome) {
 			o.Ending, o.Lied, o.Cause = OutOfMemory, true, o.Doubt
 		}
 	}
+}
+
+// stepless weighs a success after a resume without a step: a failure, unless too few were left to be reported. done
+// reports whether that decides it. every is the number of steps between two reports.
+func (r *Run) stepless(p *Plan, o *Outcome, steps, every int64) (done bool) {
+	switch {
+	case r.unseen(): // its steps were not seen before, either
+	case steps == 0 && every > 1: // fewer may have been left
+		o.Doubtful = fmt.Sprintf("it resumed from %v, and no step was seen after that", p.Resume)
+	case steps == 0 || max(p.Resume.number(), o.Iteration, r.reached())+every <= steps:
+		o.Ending, o.Lied = Failed, true
+		o.Cause = fmt.Sprintf("it resumed from %v and ended without a step", p.Resume)
+	default:
+		return false
+	}
+	return true
 }
 
 // unseen reports whether the patterns for progress matched nothing in any attempt before, although those attempts

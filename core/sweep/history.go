@@ -353,7 +353,8 @@ func (h *History) crowded(row *Row, e Event) {
 // time to end.
 const lingers = time.Minute
 
-// again makes rows that did not succeed wait again. One that is doubtful came to its own end, and would do so again. In a search a failure is an answer, which it knows already.
+// again makes rows that did not succeed wait again. One that is doubtful came to its own end, and would do so again. In
+// a search a failure is an answer, which it knows already.
 // Rows that are running stay: their launch may live.
 func (h *History) again() {
 	for _, r := range h.Rows {
@@ -393,8 +394,8 @@ func (h *History) Count() map[State]int {
 	return n
 }
 
-// Code is the exit code of the sweep: 0 if every row succeeded, 1 if one failed or is doubtful; if the others only did not run, 75 or
-// 78. 75 comes before 78: there is something to gain by another try. What a
+// Code is the exit code of the sweep: 0 if every row succeeded, 1 if one failed or is doubtful; if the others only did
+// not run, 75 or 78. 75 comes before 78: there is something to gain by another try. What a
 // search found to be infeasible is one of its answers.
 func (h *History) Code() int {
 	n := h.Count()

@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -109,14 +110,9 @@ func ReadResult(doc []byte) (Result, error) {
 		r.Asked, r.Length = d.Job.Batch, d.Job.Steps
 	}
 	if last != nil {
-		if r.Doubtful = last.Doubtful; d.Ending == run.Succeeded && r.Why == "" {
-			r.Why = last.Doubtful
-		}
-		r.Peak, r.PeakIs, r.Rate = last.Peak, last.PeakIs, last.Rate
+		r.Peak, r.PeakIs, r.Rate, r.Doubtful = last.Peak, last.PeakIs, last.Rate, last.Doubtful
 		r.Length, r.Program = max(r.Length, last.Total), last.Program
-		if r.Why == "" {
-			r.Why = last.Cause
-		}
+		r.Why = cmp.Or(r.Why, last.Cause, last.Doubtful)
 		if d.Outcome != nil {
 			r.Attempts, r.Took = 1, last.Took
 		}

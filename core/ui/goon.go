@@ -10,7 +10,8 @@ import (
 
 // Take enters what an outcome reports of a run.
 func (d *RunDoc) Take(out *run.Outcome) {
-	d.Cause, d.ExitCode, d.Signal, d.Lied, d.Iteration, d.Took = cmp.Or(out.Cause, out.Doubtful), out.Code, out.Signal, out.Lied, out.Iteration, out.Took
+	d.Cause, d.ExitCode, d.Signal, d.Lied, d.Iteration, d.Took = cmp.Or(out.Cause, out.Doubtful), out.Code,
+		out.Signal, out.Lied, out.Iteration, out.Took
 	if out.Peak > 0 {
 		d.PeakBytes, d.PeakIs = &out.Peak, out.PeakIs
 	}
@@ -67,7 +68,8 @@ func (d *RunDoc) continues(r *run.Run, stop *run.Stop, out *run.Outcome) {
 func Quote(args []string) string {
 	var out []string
 	for _, a := range args {
-		if a == "" || strings.ContainsAny(a, " \t\n'\"\\$`*?[]{}()<>|&;!#~") && !strings.HasPrefix(a+"/", "{attempt}/") {
+		if a == "" || strings.ContainsAny(a, " \t\n'\"\\$`*?[]{}()<>|&;!#~") && !strings.HasPrefix(a+"/",
+			"{attempt}/") {
 			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
 		out = append(out, a)

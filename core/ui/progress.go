@@ -113,14 +113,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 			trials++
 		}
 	}
-	head := p.red(string(ended))
-	switch {
-	case doubtful:
-		head = p.yellow(run.Doubtful)
-	case ended == run.Succeeded:
-		head = p.green(string(ended))
-	}
-	s := fmt.Sprintf("%s in %s, %s", head, short(took), tries(len(r.Attempts)-trials, trials))
+	s := fmt.Sprintf("%s in %s, %s", p.endingOf(&last.Outcome), short(took), tries(len(r.Attempts)-trials, trials))
 	if changes := last.Plan.Changes(); changes != "as asked" {
 		s += ": " + changes
 	}
@@ -169,6 +162,18 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		p.Stop(r, stop)
 	}
 	p.line("run %s · exit code %d is %s", id, code, whose)
+}
+
+// endingOf is how a run ended, in its colour.
+func (p Printer) endingOf(out *run.Outcome) string {
+	switch state := stateOf(out); state {
+	case run.Doubtful:
+		return p.yellow(state)
+	case string(run.Succeeded):
+		return p.green(state)
+	default:
+		return p.red(state)
+	}
 }
 
 // notBegun writes why a run was stopped before its first attempt: something has changed since its plan was printed.

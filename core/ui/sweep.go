@@ -264,8 +264,8 @@ func rowTitle(r *sweep.Row) string {
 }
 
 // sweepStates is the order in which states are counted.
-var sweepStates = []sweep.State{sweep.Succeeded, sweep.Doubtful, sweep.Failed, sweep.OutOfMemory, sweep.CannotFit, sweep.NoRoom,
-	sweep.Interrupted,
+var sweepStates = []sweep.State{sweep.Succeeded, sweep.Doubtful, sweep.Failed, sweep.OutOfMemory, sweep.CannotFit,
+	sweep.NoRoom, sweep.Interrupted,
 	sweep.Died, sweep.Running, sweep.Waiting}
 
 // counts lists how many trials have each state.

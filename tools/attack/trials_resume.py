@@ -158,8 +158,8 @@ def _(box):
 @trial("D", "the same of a progress bar, whose steps take their time")
 def _(box):
     project(box)
-    done = run(box, "--count", "bar-again", "--slow", "0.06")
-    need(said(done) and "doubtful" in done.err, repr(done))
+    done = run(box, "--count", "bar-again", "--slow", "0.1", "--steps", "16", "--oom-after", "8")
+    need(said(done, state=8) and "doubtful" in done.err, repr(done))
 
 
 @trial("D", "the same as a row of a sweep: it is unlike the others")
