@@ -36,6 +36,11 @@ func (r *reader) dataclasses() {
 				for _, n := range r.classes(m, args, at, "f") {
 					r.emit(m, n, Tyro, "")
 				}
+			case name == "overridable_config_cli" || name == "subcommand_cli_from_dict" ||
+				strings.HasPrefix(name, "subcommand_type_from_defaults"): // {"default": ("…", Config())}
+				for _, n := range r.instances(m, args, at) {
+					r.emit(m, n, Tyro, "")
+				}
 			case name == "add_arguments" || c.Name == "simple_parsing.parse" || c.Name == "pyrallis.parse" ||
 				name == "parse" && strings.HasPrefix(m.imported[name].module, "simple_parsing"):
 				for _, n := range r.classes(m, args, at, "config_class") {
@@ -96,6 +101,35 @@ func (r *reader) classes(m *module, args []python.Arg, at int, keyword string) (
 		e = args[0].Range
 	}
 	return r.classNames(m, e, at, 0)
+}
+
+// instances are the names of classes and functions in the dictionary that a call is given: tyro's subcommands.
+func (r *reader) instances(m *module, args []python.Arg, at int) (names []string) {
+	if len(args) == 0 {
+		return nil
+	}
+	e := args[0].Range
+	if name, ok := m.Dotted(e); ok {
+		if b, ok := m.binding(name, at); ok {
+			if a, ok := m.Assigns(m.Statements[b]); ok && a.Name == name {
+				e = a.Value
+			}
+		}
+	}
+	for t := e.First; t < e.End; t++ {
+		if m.Tokens[t].Kind != python.Word || m.Is(t-1, ".") {
+			continue
+		}
+		end := t + 1
+		for end+1 < e.End && m.Is(end, ".") {
+			end += 2
+		}
+		name := m.Of(python.Range{First: t, End: end})
+		if in, _, _ := r.find(m, name, 0); in != nil && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 func (r *reader) classNames(m *module, e python.Range, at, depth int) (names []string) {

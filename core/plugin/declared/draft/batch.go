@@ -18,8 +18,8 @@ var (
 	notTraining = lazy.MustCompile(`eval|valid|val_|_val|test|infer|sampl|gen_|generat|predict|text_encoder|vae|` +
 		`cache|log|encode|embed|queue|prefetch|rollout|buffer|replay|ppo_mini`)
 	microWish = wish{`per_device_train_batch_size`,
-		`train_micro_batch_size_per_gpu|micro_batch_size|micro_batch|micro_bs|microbatch(_size)?|micro_train_batch_size`,
-		`batch_size_per_(gpu|device|rank)|(gpu|device|local)_batch_size|per_(gpu|device)_batch_size|samples_per_gpu|` +
+		`train_micro_batch_size_per_gpu|micro_?batch(_?size)?(_per_(gpu|device|rank))?|micro_bs|mbs|micro_train_batch_size`,
+		`batch(_?size)?_per_(gpu|device|rank|card)|batch_(gpu|device|rank)|(gpu|device|local)_batch_size|per_(gpu|device)_batch_size|samples_per_gpu|` +
 			`imgs_per_gpu|images_per_gpu`,
 		`train_batch_?size|batch_?size_train|training_batch_size|train_bs|bs_train|batch_train|train_batch|` +
 			`tr_batch_size`, `batch_?size|batchsz|batch_sz`,
@@ -45,63 +45,157 @@ func training(o options.Option) bool {
 	name := bare(long(o))
 	parts := strings.Split(strings.ToLower(strings.TrimLeft(long(o), "-")), ".")
 	return whole(o) && !notTraining.MatchString(name) && !regexp.MustCompile(globalWish[0]).MatchString(name) &&
-		!slices.ContainsFunc(parts[:len(parts)-1], notTrainingPart.MatchString)
+		!slices.ContainsFunc(parts[:len(parts)-1], notTrainingPart.MatchString) && !deprecated.MatchString(o.Help)
 }
 
-// findMicro finds the setting of the micro-batch. doubt is why it is not known, though there are settings like it.
-func (d *drafting) findMicro() (micro *setting, doubt string) {
-	all := d.matching(microWish, training)
+var (
+	deprecated = lazy.MustCompile(`(?i)\bdeprecated\b|no longer|\bunused\b|\bobsolete\b|\bis ignored\b|has no effect`)
+	totalHelp  = lazy.MustCompile(`(?i)\b(total|global|effective|overall|whole)\b|\b(all|across|over) (the )?(gpus?|` +
+		`devices|ranks|processes|cards)\b`)
+	effective = lazy.MustCompile(`(?i)\b(effective|global|accumulat\w+)\b|per (optimi[sz]er|weight|parameter) (step|update)`)
+	allRanks  = lazy.MustCompile(`(?i)\b(all|across|over) (the |all )?(gpus?|devices|ranks|processes|cards|workers)\b`)
+	perHelp   = lazy.MustCompile(`(?i)\b(per|each|one|a single|on a) [\w-]*(gpu|device|rank|process|card|worker)\b|micro`)
+	perName   = lazy.MustCompile(`micro|per_(gpu|device|rank)|^batch_(gpu|device|rank)$|(gpu|device|local)_batch|` +
+		`per_(gpu|device)_batch|(samples|imgs|images)_per_gpu`)
+)
+
+// smallest reports whether a setting's name or its help tells that it is what one device takes at once.
+func smallest(o options.Option) bool {
+	return perName.MatchString(bare(long(o))) || perHelp.MatchString(o.Help) && !allRanks.MatchString(o.Help)
+}
+
+// alike are all the settings that may be the training's micro-batch, the best names first.
+func (d *drafting) alike() (all []setting) {
+	for _, pattern := range microWish {
+		for _, s := range d.matching(wish{pattern}, training) {
+			if !slices.ContainsFunc(all, func(o setting) bool { return o.place == s.place }) {
+				all = append(all, s)
+			}
+		}
+	}
 	if len(all) == 0 { // by what its help says
 		all = d.matching(wish{`.*`}, func(o options.Option) bool {
 			return training(o) && batchHelp.MatchString(o.Help) && !notTraining.MatchString(strings.ToLower(o.Help))
 		})
 	}
-	if train := slices.DeleteFunc(slices.Clone(all), func(s setting) bool {
-		return !strings.Contains(strings.ToLower(long(s.Option)), "train")
-	}); len(train) > 0 {
-		all = train
+	if slices.ContainsFunc(all, func(s setting) bool { return s.How != options.Constants }) {
+		all = slices.DeleteFunc(all, func(s setting) bool { return s.How == options.Constants })
 	}
+	keep := func(fits func(s setting) bool) {
+		if left := slices.DeleteFunc(slices.Clone(all), func(s setting) bool { return !fits(s) }); len(left) > 0 {
+			all = left
+		}
+	}
+	keep(func(s setting) bool { return strings.Contains(strings.ToLower(long(s.Option)), "train") })
+	if plain := regexp.MustCompile(`^batch_?size$`); len(all) > 0 && plain.MatchString(bare(long(all[0].Option))) {
+		if mini := d.best(wish{`(num_)?mini_?batch(es|_?size)?|mb_size`}, whole); mini != nil &&
+			!slices.ContainsFunc(all, func(o setting) bool { return o.place == mini.place }) {
+			all = append(all, *mini)
+		}
+	}
+	return all
+}
+
+// findMicro finds the setting of the micro-batch, and why it is that one. doubt is why it is not known, though there are
+// settings like it: of several the code has to show which.
+func (d *drafting) findMicro() (micro *setting, why, doubt string) {
+	all := d.alike()
 	if len(all) == 0 {
-		return nil, ""
+		return nil, "", ""
 	}
-	if plain := regexp.MustCompile(`^batch_?size$`); plain.MatchString(bare(long(all[0].Option))) {
-		if mini := d.best(wish{`(num_)?mini_?batch(es|_?size)?|mb_size`}, whole); mini != nil {
-			all = append(all[:1:1], *mini)
+	if s := all[0]; s.How == options.HF && bare(long(s.Option)) == "per_device_train_batch_size" {
+		return &s, sure + "the Trainer reads it", ""
+	}
+	fed := map[string]string{}
+	var chosen []setting
+	for i := range all {
+		if at := d.feeds(d.reads(&all[i], all)); at != "" {
+			fed[all[i].place] = at
+			chosen = append(chosen, all[i])
 		}
 	}
-	if len(all) > 1 {
-		var names []string
-		for _, s := range all[:min(4, len(all))] {
-			names = append(names, fmt.Sprintf("%s (%s)", long(s.Option), d.from(&s)))
+	small := slices.DeleteFunc(slices.Clone(all), func(s setting) bool { return !smallest(s.Option) })
+	switch {
+	case len(all) == 1 && fed[all[0].place] != "":
+		return &all[0], sure + fed[all[0].place], ""
+	case len(all) == 1:
+		return &all[0], likely + "the only setting with such a name", ""
+	case len(small) == 1: // the others may be whole batches
+		if at := fed[small[0].place]; at != "" {
+			return &small[0], sure + at, ""
 		}
-		return nil, "several settings could be it: " + strings.Join(names, ", ") + ". It is the one that decides how " +
-			"many samples one forward pass has"
+		if len(chosen) == 0 || smallest(chosen[0].Option) {
+			return &small[0], likely + "its name or help tells that it is of one device", ""
+		}
+		if at := d.divides(&small[0], all); at != "" {
+			return &small[0], sure + at + " divides the whole batch by it", ""
+		}
+	case len(chosen) == 1:
+		return &chosen[0], sure + fed[chosen[0].place], ""
 	}
-	return &all[0], ""
+	var names []string
+	for _, s := range all[:min(4, len(all))] {
+		names = append(names, fmt.Sprintf("%s (%s)", long(s.Option), d.from(&s)))
+	}
+	return nil, "", "several settings could be it: " + strings.Join(names, ", ") + ". It is the one that decides how " +
+		"many samples one forward pass has"
+}
+
+// divides is where the program divides another setting by this one, or "".
+func (d *drafting) divides(s *setting, others []setting) string {
+	by := d.reads(s, others)
+	for _, f := range d.files {
+		for _, st := range f.Statements {
+			for _, o := range f.operations(st) {
+				if strings.HasPrefix(o.op, "/") && by.in(f.Of(o.right)) && !by.in(f.Of(o.left)) {
+					for i := range others {
+						if others[i].place != s.place && d.reads(&others[i], others).in(f.Of(o.left)) {
+							return d.place(f, o.at)
+						}
+					}
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // batch drafts micro-batch, accumulation, global-batch, ranks and per.
 func (d *drafting) batch() {
-	micro, doubt := d.findMicro()
-	d.micro = micro
+	micro, why, doubt := d.findMicro()
+	if d.micro = micro; micro != nil {
+		if unit := d.counts(micro); unit != "" {
+			d.miss("micro-batch: "+micro.place, unit)
+			d.micro = nil
+			return
+		}
+	}
 	d.accum = d.best(accumWish, func(o options.Option) bool {
-		return whole(o) && !strings.Contains(bare(long(o)), "eval")
+		return whole(o) && !notAccum.MatchString(bare(long(o))) && !deprecated.MatchString(o.Help)
 	})
 	global := d.best(globalWish, whole)
 	if where := d.splits(); where != "" { // the micro-batch is what one setting divided by the other is
-		global, d.micro = micro, nil
-		d.Loads = true
-		d.add(where+" divides it by the accumulation; "+d.from(global), "global-batch: %s", global.place)
-		d.add(d.from(d.accum), "accumulation: %s", d.accum.place)
 		d.micro = nil
+		d.Loads = true
+		d.add(sure+where+" divides it by the accumulation; "+d.from(micro), "global-batch: %s", micro.place)
+		d.add(likely+d.from(d.accum), "accumulation: %s", d.accum.place)
 		d.ranks()
 		d.per()
 		return
 	}
+	if micro != nil && d.accum != nil && effective.MatchString(micro.Help) && d.multiplies() == "" &&
+		!smallest(micro.Option) {
+		doubt = "the help of " + long(micro.Option) + " (" + d.from(micro) + ") tells that it is the whole batch, and no " +
+			"code was found that divides it by the accumulation. If it is: global-batch: " + micro.place
+		d.micro = nil
+	}
 	switch {
 	case d.micro != nil:
 		d.Loads = true
-		d.add(d.from(d.micro), "micro-batch: %s", d.micro.place)
+		if at := d.multiplies(); at != "" {
+			why = sure + at + " multiplies it by the accumulation"
+		}
+		d.add(why+"; "+d.from(d.micro), "micro-batch: %s", d.micro.place)
 		if d.micro.How == options.File {
 			d.Missing = append(d.Missing, fmt.Sprintf("micro-batch: launch can read it in %s, but not change it: it "+
 				"changes a copy, and no argument names the file. Let the script take the path as an option",
@@ -113,30 +207,88 @@ func (d *drafting) batch() {
 		d.miss("micro-batch: --batch-size", cmp.Or(d.unnamed(), "no setting was found whose name is like batch_size. "+
 			"Look for what DataLoader(batch_size=…) is given"))
 	}
-	derived, where := d.derived()
+	d.accumulating(global)
+	d.ranks()
+	d.per()
+}
+
+// notAccum are names about the accumulation that are not its number of passes.
+var notAccum = lazy.MustCompile(`eval|val_|test|dtype|type|fp32|fp16|bf16|kwargs|plugin|fusion|mode|warmup|schedul|sync|` +
+	`allreduce|start|offload`)
+
+// accumulating drafts the accumulation, or what the program derives it from.
+func (d *drafting) accumulating(global *setting) {
+	derived, number, where := d.derived()
 	switch {
 	case d.accum != nil:
-		d.add(d.from(d.accum), "accumulation: %s", d.accum.place)
+		d.add(cond(d.multiplies() != "", sure, likely)+d.from(d.accum), "accumulation: %s", d.accum.place)
 	case derived != nil:
-		d.add(where+": the accumulation is derived", "global-batch: %s", derived.place)
+		place, of := d.preset(derived)
+		d.add(sure+where+": the accumulation is derived"+of, "global-batch: %s", place)
+	case number != "":
+		d.add(sure+where+": the accumulation is derived", "global-batch: %s", number)
 	case global != nil && d.micro != nil:
 		d.total(global)
 	default:
 		d.miss("accumulation: --accumulation-steps", "the program seems to have no gradient accumulation. Without it "+
-			"a smaller micro-batch is "+
-			"another global batch, and launch makes it only with --allow recipe")
+			"a smaller micro-batch is another global batch, and launch makes it only with --allow recipe")
 	}
-	d.ranks()
-	d.per()
 }
+
+var (
+	typeName = lazy.MustCompile(`(?i)^(batch_?(size_?)?(type|unit|by|mode)|batching(_?(type|mode|strategy))?|` +
+		`(batch_)?(sampler_)?(type|unit|by)|(train_)?batch_(type|sampler_type|unit))$`)
+	unitWord = lazy.MustCompile(`(?i)\b(frames?|tokens?|seconds?|secs?|durations?|bins?|numel|length|words?|bytes?|chars?|` +
+		`pixels?|minutes?|dynamic)\b`)
+	budget = lazy.MustCompile(`(?i)^(max_?(num_)?(tokens|frames|duration|seconds)(_per_batch|_in_batch)?|batch_?(bins|` +
+		`tokens|frames|seconds|duration)|(tokens|frames|seconds)_(per|in)_batch|dynamic_batch\w*|use_dynamic_b\w*)$`)
+)
+
+// counts is why a setting counts something else than samples, or "": frames, tokens, seconds. Another number of them is
+// another choice of samples, and what is longer than it is dropped.
+func (d *drafting) counts(micro *setting) string {
+	unit := func(what, where string) string {
+		return fmt.Sprintf("%s (%s) counts %s, not samples: %s. A smaller one is another choice of samples, drops those that "+
+			"are longer, and divides no step evenly, so launch does not change it", long(micro.Option), d.from(micro), what,
+			where)
+	}
+	if help := unitHelp.FindStringSubmatch(micro.Help); help != nil {
+		return unit(cmp.Or(help[1], help[2]), "its help tells so")
+	}
+	if m := budgetName.FindStringSubmatch(bare(long(micro.Option))); m != nil {
+		return unit(cmp.Or(m[1], m[2]), "its name tells so")
+	}
+	for _, s := range d.settings() {
+		name, value := bare(long(s.Option)), strings.ToLower(s.Default)
+		switch {
+		case !s.Known || value == "" || value == "none" || value == "false":
+		case name == bare(long(micro.Option))+"_type" || name == bare(long(micro.Option))+"_unit" || typeName.MatchString(name):
+			if w := unitWord.FindString(strings.ReplaceAll(value, "_", " ")); w != "" {
+				return unit(cond(w == "dynamic", "what fits", strings.TrimSuffix(w, "s")+"s"),
+					long(s.Option)+" is "+s.Default+" ("+d.from(&s)+")")
+			}
+		case budget.MatchString(name) && value != "0" && !notTraining.MatchString(name) &&
+			(s.typed || strings.Contains(strings.ToLower(s.Help+name), "batch")):
+			return fmt.Sprintf("%s (%s) bounds a batch by what is in it, so that %s does not tell how many samples a step has. "+
+				"launch does not change it", long(s.Option), d.from(&s), long(micro.Option))
+		}
+	}
+	return ""
+}
+
+var (
+	unitHelp = lazy.MustCompile(`(?i)(?:\bin|number of|counts?|total) (?:audio |mel |video |text |source )?(frames|tokens|seconds|` +
+		`words|bytes)\b|\b(tokens|frames|seconds) (?:per|in (?:a|each|one)) (?:mini-?|micro-?)?batch`)
+	budgetName = lazy.MustCompile(`(?i)(?:^|_)(tokens|frames|seconds|bins|duration)(?:_|$)|^batch_(bins)$`)
+)
 
 // total drafts a global batch of which the code does not show that it is a multiple of the micro-batch: it may count
 // tokens.
 func (d *drafting) total(global *setting) {
 	length := d.best(lengthWish, whole)
 	if where := d.dividesTokens(global); where != "" && length != nil {
-		d.add(where+": the accumulation is derived", "global-batch: %s", global.place)
-		d.add("global-batch counts tokens; "+d.from(length), "sample-tokens: %s", length.place)
+		d.add(sure+where+": the accumulation is derived", "global-batch: %s", global.place)
+		d.add(sure+"global-batch counts tokens; "+d.from(length), "sample-tokens: %s", length.place)
 		return
 	}
 	d.hint("global-batch: "+global.place, "If the program derives its accumulation from this one ("+d.from(global)+
@@ -164,27 +316,6 @@ func (d *drafting) dividesTokens(global *setting) string {
 	}
 	return ""
 }
-
-// splits is where the program divides the batch size by the accumulation, or "": then it is the global batch.
-func (d *drafting) splits() string {
-	if d.micro == nil || d.accum == nil || d.micro.Dest == "" || d.accum.Dest == "" {
-		return ""
-	}
-	re := regexp.MustCompile(`\b` + regexp.QuoteMeta(lastPart(d.micro.Dest)) + `['"\])]*\s*//?=?\s*(?:\w+[.(\[]+['"]?)*` +
-		regexp.QuoteMeta(lastPart(d.accum.Dest)) + `\b`)
-	for _, f := range d.files {
-		for _, s := range f.Statements {
-			text := f.Of(s.Range)
-			if at := re.FindStringIndex(text); at != nil && !dividend.MatchString(text[:at[0]]) {
-				return d.place(f, s.First)
-			}
-		}
-	}
-	return ""
-}
-
-// dividend matches before a divisor: steps = len(data) / batch_size / accumulation divides no batch.
-var dividend = lazy.MustCompile(`/\s*[\w.\[('"]*$`)
 
 // unnamed explains why no batch size was found, where the source shows it: a number in a call, or a file of settings
 // that the command does not name.
@@ -215,33 +346,132 @@ func (d *drafting) unnamed() string {
 	return ""
 }
 
-// derived is the setting of which the micro-batch is a divisor: steps = batch_size // micro_batch_size.
-func (d *drafting) derived() (*setting, string) {
+// quotient are names of what a program calls its accumulation where it computes it.
+var quotient = lazy.MustCompile(`(?i)accum|^gas$|(^|_)rounds$|num_micro|n_?micro|micro_?(batches|steps)|update_freq|iter_size`)
+
+// derived is the setting of which the micro-batch is a divisor (steps = batch_size // micro_batch_size), or the number
+// that stands there in its place.
+func (d *drafting) derived() (global *setting, number, where string) {
 	if d.micro == nil || d.accum != nil {
-		return nil, ""
+		return nil, "", ""
 	}
-	micro := bare(d.micro.Dest)
+	all := d.settings()
+	by := d.reads(d.micro, all)
 	for _, f := range d.files {
-		for _, s := range f.Statements {
+		for i, s := range f.Statements {
 			a, ok := f.Assigns(s)
-			if !ok || !strings.Contains(strings.ToLower(a.Name), "accum") {
+			if !ok || !quotient.MatchString(a.Name) {
 				continue
 			}
-			text := f.Of(a.Value)
-			before, after, divides := strings.Cut(text, "//")
-			if !divides || !strings.Contains(after, micro) {
-				continue
-			}
-			for _, o := range d.settings() {
-				name := bare(o.Dest)
-				divided := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `\b`)
-				if name != micro && divided.MatchString(before) && whole(o.Option) {
-					return &o, d.place(f, s.First)
+			for _, o := range f.operations(s) {
+				if !strings.HasPrefix(o.op, "/") || !by.in(f.Of(o.right)) || by.direct.MatchString(f.Of(o.left)) {
+					continue
+				}
+				text := d.behind(f, f.inner(o.left), i, 0)
+				if g := d.whole(text, all); g != nil {
+					return g, "", d.place(f, s.First)
+				}
+				if n := strings.TrimSpace(text); number == "" && wholeNumber.MatchString(n) {
+					number, where = n, d.place(f, s.First)
 				}
 			}
 		}
 	}
-	return nil, ""
+	return nil, number, where
+}
+
+// preset is a setting's place with the value that a preset of the program gives it: an option that the command sets to the
+// name of a dictionary's entry, which has the setting.
+func (d *drafting) preset(s *setting) (place, of string) {
+	if s.Known && s.Default != "None" || s.Dest == "" {
+		return s.place, ""
+	}
+	for _, f := range d.files {
+		for _, st := range f.Statements {
+			for t := st.First; t < st.End; t++ {
+				if f.Tokens[t].Kind != python.String || !f.Is(t+1, ":") || !f.Is(t-1, "{") && !f.Is(t-1, ",") {
+					continue
+				}
+				name, _ := python.Literal(f.Token(t))
+				by := slices.IndexFunc(d.settings(), func(o setting) bool { return o.typed && o.Default == name && name != "" })
+				if by < 0 {
+					continue
+				}
+				m := regexp.MustCompile(`[{(,]\s*['"]?` + regexp.QuoteMeta(s.Dest) + `['"]?\s*[=:]\s*(\d+)\s*[,)}]`).
+					FindStringSubmatch(f.Of(f.operand(t+1, 1)))
+				if m != nil {
+					return fmt.Sprintf("{at: %s, default: %s}", s.place, m[1]), fmt.Sprintf("; %s of %s %s", d.place(f, t),
+						long(d.settings()[by].Option), name)
+				}
+			}
+		}
+	}
+	return s.place, ""
+}
+
+var wholeNumber = lazy.MustCompile(`^[1-9]\d*$`)
+
+// whole is the setting of a whole batch that a text reads, or nil. A number of devices is none.
+func (d *drafting) whole(text string, all []setting) *setting {
+	for i, o := range all {
+		name := bare(long(o.Option))
+		if o.place != d.micro.place && (batchVariable.MatchString(name) || name == "nbs") && whole(o.Option) &&
+			!notTraining.MatchString(name) && !smallest(o.Option) &&
+			(d.reads(&all[i], all).direct.MatchString(text) || regexp.MustCompile(`\b`+
+				regexp.QuoteMeta(lastPart(o.Dest))+`\b`).MatchString(text) && lastPart(o.Dest) != "batch") {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// behind is an expression with what its names and functions stand for.
+func (d *drafting) behind(f *file, e python.Range, at, depth int) string {
+	text := f.Of(e)
+	if depth > 3 || e.Empty() {
+		return text
+	}
+	if name, ok := f.Dotted(e); ok {
+		if b := f.binding(name, at); b >= 0 {
+			a, _ := f.Assigns(f.Statements[b])
+			return d.behind(f, a.Value, b, depth+1)
+		}
+		return text
+	}
+	if strings.Contains(text, "[") { // c["batch_size"], of c = dict(batch_size=…)
+		if m := key.FindStringSubmatch(text); m != nil {
+			return text + " " + d.entry(m[1], depth)
+		}
+	}
+	for _, c := range f.Calls(e) {
+		if all := d.definitions()[lastPart(c.Name)]; len(all) == 1 { // self.batch_size(devices)
+			g := all[0].f
+			from, to := g.Block(all[0].statement)
+			for i := from; i < to; i++ {
+				text += " " + g.Of(g.Statements[i].Range)
+			}
+		}
+	}
+	return text
+}
+
+var key = lazy.MustCompile(`\[['"](\w+)['"]\]`)
+
+// entry is what the project gives an entry of that name: dict(name=VALUE), x["name"] = VALUE.
+func (d *drafting) entry(name string, depth int) string {
+	for _, f := range d.files {
+		for i, s := range f.Statements {
+			if a, ok := f.Assigns(s); ok && strings.HasSuffix(a.Name, "."+name) {
+				return d.behind(f, a.Value, i, depth+1)
+			}
+			for _, c := range f.Calls(s.Range) {
+				if a, ok := python.Keyword(f.Args(c.Open), name); ok && lastPart(c.Name) != "add_argument" {
+					return f.Of(a.Range)
+				}
+			}
+		}
+	}
+	return ""
 }
 
 var ranksWish = wish{`n_?gpus?|num_gpus?|gpus?_num|nproc(_per_node)?|n_?devices|num_devices|ngpus_per_node|` +
@@ -250,8 +480,8 @@ var ranksWish = wish{`n_?gpus?|num_gpus?|gpus?_num|nproc(_per_node)?|n_?devices|
 // ranks drafts how many processes share a step, for a program that starts them itself.
 func (d *drafting) ranks() {
 	if where, trains := d.trainer(); trains && d.micro != nil && d.micro.How == options.HF {
-		d.add(where+": without a launcher the Trainer uses all cards", "ranks: cards")
-		d.add("then the Trainer looks for a batch that fits", "leave: [{when: {--auto_find_batch_size: true}, why: "+
+		d.add(sure+where+": without a launcher the Trainer uses all cards", "ranks: cards")
+		d.add(sure+"then the Trainer looks for a batch that fits", "leave: [{when: {--auto_find_batch_size: true}, why: "+
 			"'the Trainer itself looks for a batch that fits'}]")
 		return
 	}
@@ -264,7 +494,7 @@ func (d *drafting) ranks() {
 				}
 				where := d.place(f, c.First)
 				if r := d.best(ranksWish, whole); r != nil {
-					d.add(where+" starts processes; "+d.from(r), "ranks: %s", r.place)
+					d.add(likely+where+" starts processes; "+d.from(r), "ranks: %s", r.place)
 				} else {
 					d.hint("ranks: cards", where+" starts processes. If one is started for each GPU, ranks is cards")
 				}
@@ -274,7 +504,7 @@ func (d *drafting) ranks() {
 	}
 }
 
-var divisor = lazy.MustCompile(`//?\s*(?:int\()?[\w.()]*(gpus?|world|ranks?|nproc|device_count|n_?devices|` +
+var divisor = lazy.MustCompile(`(?i)//?\s*(?:int\()?[\w.()]*(gpus?|world|ranks?|nproc|device_count|n_?devices|` +
 	`num_processes|num_replicas)`)
 
 // per drafts which settings are for all ranks together: the program divides them by the ranks.
@@ -287,11 +517,14 @@ func (d *drafting) per() {
 		}
 		if at := d.divided(s); at != "" {
 			parts = append(parts, key+": all-ranks")
-			where = cmp.Or(where, at)
+			where = cmp.Or(where, sure+at+" divides by the ranks")
+		} else if key == "micro-batch" && allRanks.MatchString(s.Help) && !smallest(s.Option) {
+			parts = append(parts, key+": all-ranks")
+			where = cmp.Or(where, likely+"its help tells so")
 		}
 	}
 	if slices.Sort(parts); len(parts) > 0 {
-		d.add(where+" divides by the ranks", "per: {%s}", strings.Join(parts, ", "))
+		d.add(where, "per: {%s}", strings.Join(parts, ", "))
 	}
 }
 
@@ -334,7 +567,7 @@ func lastPart(name string) string { return name[strings.LastIndexByte(name, '.')
 
 var validWish = wish{`per_device_eval_batch_size`,
 	`(val|valid|validation|eval|test|dev)_?batch_?size|batch_?size_(val|valid|eval|test)|(val|eval|test|valid)_bs`,
-	`validation_batch|(val|eval|test|valid)_batch|.*(val|valid|eval|test).*batch_?size`}
+	`(val|valid|eval|test)_(micro_?)?batch(_?size)?(_per_(gpu|device|rank))?|validation_batch|(val|eval|test|valid)_batch|.*(val|valid|eval|test).*batch_?size`}
 
 // validation drafts the phase that has a batch of its own.
 func (d *drafting) validation() {
@@ -347,7 +580,7 @@ func (d *drafting) validation() {
 	}
 	text := fmt.Sprintf("phases: {validation: {micro-batch: %s}}", v.place)
 	if v.Known && v.Default != "None" {
-		d.add(d.from(v), "%s", text)
+		d.add(likely+d.from(v), "%s", text)
 		return
 	}
 	d.hint(text, d.from(v)+" has no default that could be read. If it is set in the command, this is the "+

@@ -101,6 +101,12 @@ type drafting struct {
 	values map[string]string // names of places, for paths
 	order  []string          // of values
 	cut    bool              // there are more files than were read
+	defs   map[string][]defined
+	all    []setting // those of the program, once they are read
+
+	live    map[*file][]bool
+	calls   map[string][]call
+	growing map[string]bool
 
 	saves     []save
 	searched  bool // for saves
@@ -139,8 +145,9 @@ func (d *drafting) hint(example, note string) {
 // render writes the draft's text.
 func (d *drafting) render() {
 	var b strings.Builder
-	b.WriteString("# A draft by launch init. Each line was found where its comment says. Check it, and complete what " +
-		"is missing.\n")
+	b.WriteString("# A draft by launch init, and not checked yet. A comment tells where each line was found, and how sure " +
+		"it\n# is: sure is what the code shows, likely what names and help texts tell. Check them, and complete what is " +
+		"missing.\n")
 	for _, e := range d.lines {
 		for _, n := range e.notes {
 			comment(&b, n)

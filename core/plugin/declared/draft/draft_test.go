@@ -54,9 +54,9 @@ for step in range(args.steps):
     print("saved checkpoint to", path)
 print("training finished")
 `}, "python train.py", []string{
-		"script: train.py", "micro-batch: [--batch-size, -b]  # train.py:4, default 16", "accumulation: --accum  # " +
+		"script: train.py", "micro-batch: [--batch-size, -b]  # likely: the only setting with such a name; train.py:4, default 16", "accumulation: --accum  # likely: " +
 			"train.py:5, default 2",
-		"phases: {validation: {micro-batch: --eval-batch-size}}", "batch-norm: true  # train.py:19, BatchNorm2d",
+		"phases: {validation: {micro-batch: --eval-batch-size}}", "batch-norm: true  # sure: train.py:19, BatchNorm2d",
 		"  - {name: activation checkpointing, at: {at: --gradient-checkpointing, takes: nothing}, to: true, cost: " +
 			"speed, slowdown: 1.3}",
 		"  - {name: mixed precision, at: --precision, to: bf16, cost: numerics}", "ignore: [--lr, --seed, --steps, " +
@@ -64,7 +64,7 @@ print("training finished")
 		`progress: 'step (?P<iteration>\d+)/(?P<total>\d+)\s+loss:'`, `saved: 'saved checkpoint to (?P<path>\S+)'`,
 		`succeeded: '^training finished\s*$'`,
 		`metric: {name: 'val loss', pattern: 'epoch .*?: val loss `, `confirm: {micro-batch: 'batch size (?P<value>\d+)'}`,
-		"resume: {--resume: '{out}/ckpt_*.pt'}", "values: {out: --out}", "save: {signal: USR1}",
+		"resume: {--resume: '{out}/ckpt_[0-9]*.pt'}", "values: {out: --out}", "save: {signal: USR1}",
 	}},
 	"what is not there": {map[string]string{"train.py": "import argparse\np.add_argument('--n', default=1)\n"},
 		"python train.py", []string{
@@ -81,14 +81,14 @@ def worker(gpu, args):
 def save(state, is_best, filename="last.pth.tar"):
     torch.save(state, filename)
 mp.spawn(worker, args=(args,))
-`}, "python main.py", []string{"per: {micro-batch: all-ranks}  # main.py:5", "# ranks: cards",
+`}, "python main.py", []string{"per: {micro-batch: all-ranks}  # sure: main.py:5 divides", "# ranks: cards",
 		"resume: {from: 'last.pth.tar', set: {--resume: true}}"}},
 	"a derived accumulation": {map[string]string{"train.py": `
 import fire
 def train(batch_size: int = 128, micro_batch_size: int = 4):
     gradient_accumulation_steps = batch_size // micro_batch_size
 fire.Fire(train)
-`}, "python train.py", []string{"micro-batch: --micro_batch_size  # train.py:3", "global-batch: --batch_size"}},
+`}, "python train.py", []string{"micro-batch: --micro_batch_size  # likely: its name or help tells that it is of one device; train.py:3", "global-batch: --batch_size"}},
 	"a total in tokens": {map[string]string{"train.py": `
 p.add_argument("--batch_size", type=int, default=4, help="batch size, in units of #batch dimensions")
 p.add_argument("--sequence_length", type=int, default=64)
@@ -96,9 +96,9 @@ p.add_argument("--total_batch_size", type=int, default=256, help="total desired 
 B, T = args.batch_size, args.sequence_length
 tokens_per_fwdbwd = B * T * ddp_world_size
 grad_accum_steps = args.total_batch_size // tokens_per_fwdbwd
-`}, "python train.py", []string{"micro-batch: --batch_size  # train.py:2",
-		"global-batch: --total_batch_size  # train.py:7",
-		"sample-tokens: --sequence_length  # global-batch counts tokens; train.py:3"}},
+`}, "python train.py", []string{"micro-batch: --batch_size  # likely: the only setting with such a name; train.py:2",
+		"global-batch: --total_batch_size  # sure: train.py:7",
+		"sample-tokens: --sequence_length  # sure: global-batch counts tokens; train.py:3"}},
 	"a total that may be in tokens": {map[string]string{"train.py": `
 p.add_argument("--batch_size", type=int, default=4)
 p.add_argument("--seq-len", type=int, default=64)
@@ -114,6 +114,7 @@ if init_from == 'resume':
     pass
 while True:
     print(f"iter {iter_num}: loss {lossf:.4f}")
+    iter_num += 1
     torch.save({'model': m, 'optimizer': o}, os.path.join(out_dir, 'ckpt.pt'))
 `, "configurator.py": "import sys\nsys.argv\n"}, "python train.py", []string{
 		"micro-batch: {any: [--batch_size=, {'*.py': batch_size}]}", "resume: {from: '{out_dir}/ckpt.pt', set: " +
@@ -121,11 +122,11 @@ while True:
 		`progress: 'iter (?P<iteration>\d+): loss'`}},
 	"hydra": {map[string]string{"train.py": hydraMain,
 		"c.yaml": "data:\n  batch_size: 8\ntrainer:\n  accumulate_grad_batches: 2\n"}, "python train.py", []string{
-		"micro-batch: data.batch_size=  # c.yaml:2, default 8", "accumulation: " +
+		"micro-batch: data.batch_size=  # likely: the only setting with such a name; c.yaml:2, default 8", "accumulation: " +
 			"trainer.accumulate_grad_batches="}},
 	"a file of settings": {map[string]string{"train.py": "p.add_argument('--config')\nfor epoch in tqdm(range(3)): pass\n",
 		"a.yaml": "train:\n  batch_size: 8\n"}, "python train.py --config a.yaml", []string{
-		"micro-batch: {--config: train.batch_size}  # a.yaml:2", `progress: '^ *\d+%\|.*\| (?P<iteration>\d+)/\d+ \['`}},
+		"micro-batch: {--config: train.batch_size}  # likely: the only setting with such a name; a.yaml:2", `progress: '^ *\d+%\|.*\| (?P<iteration>\d+)/\d+ \['`}},
 	"a folder that is there": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=1)
 p.add_argument("--out", default="runs")
@@ -141,8 +142,8 @@ if os.path.exists(args.out):
 		"Trainer().train(resume_from_checkpoint=a.resume_from_checkpoint)\n"},
 		"python train.py", []string{"micro-batch: [--per_device_train_batch_size, " +
 			"--per-device-train-batch-size]",
-			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-*'}", "resume-needs: {transformers: '5.2'}",
-			"ranks: cards  # train.py:3",
+			"resume: {--resume_from_checkpoint: '{output_dir}/checkpoint-[0-9]*'}", "resume-needs: {transformers: '5.2'}",
+			"ranks: cards  # sure: train.py:3",
 			"leave: [{when: {--auto_find_batch_size: true}",
 			"  - {name: bf16, at: --bf16, to: true, " +
 				"cost: numerics}"}},
@@ -201,18 +202,18 @@ steps = len(d) / args.batch_size / args.accum
 	"defaults of subcommands": {map[string]string{"train.py": `
 a.add_argument("--batch-size", default=64)
 b.add_argument("--batch-size", default=8)
-`}, "python train.py", []string{"micro-batch: --batch-size  # train.py:2"}},
+`}, "python train.py", []string{"micro-batch: --batch-size  # likely: the only setting with such a name; train.py:2"}},
 	"a global batch": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 p.add_argument("--accum-steps", default=4)
 loader = DataLoader(d, batch_size=args.batch_size // args.accum_steps)
-`}, "python train.py", []string{"global-batch: --batch-size  # train.py:4 divides", "accumulation: --accum-steps",
+`}, "python train.py", []string{"global-batch: --batch-size  # sure: train.py:4 divides", "accumulation: --accum-steps",
 		"!micro-batch"}},
 	"of all ranks in a call": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 steps = len(d) // (args.batch_size * world_size)
 loader = DataLoader(d, batch_size=args.batch_size // dist.get_world_size())
-`}, "python train.py", []string{"per: {micro-batch: all-ranks}  # train.py:4"}},
+`}, "python train.py", []string{"per: {micro-batch: all-ranks}  # sure: train.py:4 divides"}},
 	"not divided": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 steps = len(d) // args.batch_size // world_size
@@ -224,10 +225,10 @@ steps = len(d) // args.batch_size // world_size
 		"# the settings may be in a.yaml, the default of --config. Name it in the command (--config a.yaml)"}},
 	"OmegaConf": {map[string]string{"train.py": "from omegaconf import OmegaConf\ncfg = OmegaConf.merge(" +
 		"OmegaConf.load('c.yaml'), OmegaConf.from_cli())\n", "c.yaml": "data:\n  batch_size: 8\n"}, "python train.py",
-		[]string{"micro-batch: data.batch_size=  # c.yaml:2, default 8"}},
+		[]string{"micro-batch: data.batch_size=  # likely: the only setting with such a name; c.yaml:2, default 8"}},
 	"a fixed file": {map[string]string{"train.py": "import yaml\nwith open('conf/c.yaml') as f:\n    cfg = " +
 		"yaml.safe_load(f)\n", "conf/c.yaml": "train:\n  batch_size: 8\n"}, "python train.py",
-		[]string{"micro-batch: {conf/c.yaml: train.batch_size}  # conf/c.yaml:2, default 8"}},
+		[]string{"micro-batch: {conf/c.yaml: train.batch_size}  # likely: the only setting with such a name; conf/c.yaml:2, default 8"}},
 	"what is printed": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 p.add_argument("--out", default="o")
@@ -240,7 +241,7 @@ for epoch in range(9):
         print(f"state saved: {args.out}/step{i:06d}.pt.")
         print("state saved in %s" % args.out + path + ".pt")
 `}, "python train.py", []string{`progress: 'Step \[(?P<iteration>\d+)/`, `saved: 'state saved: (?P<path>\S+)\.'`,
-		"resume: {--resume: '{out}/step*.pt'}"}},
+		"resume: {--resume: '{out}/step[0-9]*.pt'}"}},
 	"bars": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 for x in tqdm(loader, desc=f"Epoch {epoch}", leave=False): pass
@@ -268,7 +269,7 @@ step = args.start
 while True:
     step += 1
     torch.save({"model": m, "optimizer": o}, f"step{step}.pt")
-`}, "python train.py", []string{"resume: {--resume: 'step*.pt'}"}},
+`}, "python train.py", []string{"resume: {--resume: 'step[0-9]*.pt'}"}},
 	"weights alone": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 torch.save(model.state_dict(), path)
@@ -373,7 +374,7 @@ func TestPatterns(t *testing.T) {
 		`print("%s: %d%% of step %d" % (name, p, step))`:     {`: .*?% of step `, "n: 5% of step 12"},
 	} {
 		d := &drafting{path: "train.py"}
-		prog := "for step in x:\n  " + source + "\n"
+		prog := "for step in x:\n for it in batches:\n  for i in loader:\n   " + source + "\n"
 		d.files = []*file{{Syntax: python.NewSource("train.py", prog).Syntax()}}
 		d.signs()
 		if len(d.Signs) == 0 || d.Signs[0].Key != "progress" {

@@ -24,7 +24,7 @@ func (d *drafting) glob(f *file, e python.Range, at, depth int) (string, bool) {
 		for _, p := range parts {
 			g, ok := d.glob(f, p, at, depth+1)
 			if !ok {
-				g = "*"
+				g = star(f.Of(p))
 			}
 			all = append(all, g)
 		}
@@ -46,7 +46,7 @@ func (d *drafting) glob(f *file, e python.Range, at, depth int) (string, bool) {
 			continue
 		}
 		g, ok := d.globText(f, p.field, at, depth+1)
-		out.WriteString(cond(ok, g, "*"))
+		out.WriteString(cond(ok, g, star(p.field)))
 	}
 	return out.String(), true
 }
@@ -77,7 +77,7 @@ func (d *drafting) globCall(f *file, c python.Call, at, depth int) (string, bool
 		for _, a := range args {
 			g, ok := d.glob(f, a.Range, at, depth+1)
 			if !ok || a.Stars > 0 {
-				g = "*"
+				g = star(f.Of(a.Range))
 			}
 			parts = append(parts, g)
 		}
@@ -87,7 +87,11 @@ func (d *drafting) globCall(f *file, c python.Call, at, depth int) (string, bool
 		if b := f.binding(name, at); b >= 0 {
 			a, _ := f.Assigns(f.Statements[b])
 			if text, ok := f.Str(a.Value); ok {
-				return brace.ReplaceAllString(text, "*"), true
+				var out strings.Builder
+				for _, p := range f.format(text, args) {
+					out.WriteString(cond(p.field == "", p.text, star(p.field)))
+				}
+				return out.String(), true
 			}
 		}
 	case "Path", "str", "abspath", "expanduser", "realpath", "PurePath":
@@ -116,7 +120,11 @@ func (d *drafting) globName(f *file, name string, at, depth int) (string, bool) 
 			if o, ok := d.option(name); ok && o.How == options.Globals {
 				return d.named(o), true
 			}
-			return d.glob(f, a.Value, b, depth+1)
+			g, ok := d.glob(f, a.Value, b, depth+1)
+			if !ok && star(name) == "*" && star(f.Of(a.Value)) != "*" { // tag = str(epoch)
+				return star(f.Of(a.Value)), true
+			}
+			return g, ok
 		}
 		if g, ok := d.looped(f, name, at, depth); ok {
 			return g, true
@@ -131,6 +139,17 @@ func (d *drafting) globName(f *file, name string, at, depth int) (string, bool) 
 			return o.Default, o.Known
 		}
 		return d.named(o), true
+	}
+	if dotted && depth < 6 { // opt.save_dir = …
+		for _, g := range d.files {
+			for i, s := range g.Statements {
+				if a, ok := g.Assigns(s); ok && strings.HasSuffix(a.Name, "."+lastPart(name)) {
+					if path, ok := d.glob(g, a.Value, i, depth+2); ok && strings.Trim(path, "*/") != "" {
+						return path, true
+					}
+				}
+			}
+		}
 	}
 	return "", false
 }
@@ -204,21 +223,51 @@ func (d *drafting) parameter(f *file, name string, at, depth int) (string, bool)
 	if position < 0 {
 		return "", false
 	}
+	return d.passed(passing{f, def.Name, name, position - offset, header, fallback}, depth)
+}
+
+// A passing is a parameter of a function, and where its calls give it.
+type passing struct {
+	f              *file
+	function, name string
+	position       int
+	header         int
+	fallback       python.Range
+}
+
+// passed is the path that the calls of a function give its parameter: of several the first that is no best state and can
+// be read. What is given by a number is a number in all: its name as a word is another state.
+func (d *drafting) passed(p passing, depth int) (string, bool) {
+	given, computed := false, ""
 	for _, g := range d.files {
 		for i, s := range g.Statements {
 			for _, c := range g.Calls(s.Range) {
-				if lastPart(c.Name) != def.Name || depth > 6 {
+				if lastPart(c.Name) != p.function || depth > 6 {
 					continue
 				}
 				args := g.Args(c.Open)
-				if a, ok := python.Keyword(args, name); ok {
-					return d.glob(g, a.Range, i, depth+1)
+				a, ok := python.Keyword(args, p.name)
+				if k := p.position; !ok && k >= 0 && k < len(args) && args[k].Name == "" && args[k].Stars == 0 {
+					a, ok = args[k], true
 				}
-				if k := position - offset; k < len(args) && args[k].Name == "" && args[k].Stars == 0 {
-					return d.glob(g, args[k].Range, i, depth+1)
+				if !ok {
+					continue
+				}
+				given = true
+				switch path, ok := d.glob(g, a.Range, i, depth+1); {
+				case !ok && computed != "[0-9]*":
+					computed = star(g.Of(a.Range))
+				case ok && computed == "" && !final.MatchString(path):
+					return path, true
 				}
 			}
 		}
 	}
-	return d.glob(f, fallback, header, depth+1)
+	switch {
+	case computed == "*":
+		return "", false
+	case given:
+		return computed, computed != ""
+	}
+	return d.glob(p.f, p.fallback, p.header, depth+1)
 }

@@ -51,6 +51,9 @@ func (d *drafting) messages() (all []message) {
 					slices.ContainsFunc(m.pieces, func(p piece) bool { return unfilled.MatchString(p.text) }) {
 					continue
 				}
+				if !d.reached()[f][i] {
+					continue
+				}
 				f.around(&m, i)
 				all = append(all, m)
 			}

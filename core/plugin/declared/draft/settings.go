@@ -20,6 +20,7 @@ type setting struct {
 	options.Option
 	place string // as a declaration has it
 	key   string // the same, as the key of a mapping
+	typed bool   // the command sets it, and its default is that value
 }
 
 // bare is the last part of a setting's name, in lower case and with underscores.
@@ -94,10 +95,18 @@ func whole(o options.Option) bool {
 		return false
 	}
 	if !o.Known || o.Default == "None" {
-		return true
+		return numeric(o.Type)
 	}
 	n, err := strconv.ParseInt(o.Default, 10, 64)
 	return err == nil && n > 0
+}
+
+// numeric reports whether a type may be a whole number: an absent one may.
+func numeric(kind string) bool {
+	kind = strings.ToLower(kind)
+	return kind == "" || strings.Contains(kind, "int") && !strings.Contains(kind, "lambda") ||
+		!slices.ContainsFunc([]string{"str", "bool", "float", "path", "list", "dict", "tuple", "literal", "callable",
+			"json", "enum", "dtype"}, func(word string) bool { return strings.Contains(kind, word) })
 }
 
 // A wish is names of a setting, the best first.
@@ -144,6 +153,9 @@ func (d *drafting) matching(w wish, fits func(options.Option) bool) (found []set
 
 // settings are the options of the program, then the values in files of settings that the command names.
 func (d *drafting) settings() (all []setting) {
+	if d.all != nil {
+		return d.all
+	}
 	for _, o := range d.list.Options {
 		if len(o.Names) == 0 {
 			continue
@@ -151,9 +163,68 @@ func (d *drafting) settings() (all []setting) {
 		if same, ok := d.list.Lookup(o.Names[0]); ok && !same.Known { // subcommands have different defaults
 			o.Default, o.Known = "", false
 		}
-		all = append(all, setting{o, d.at(o), d.key(o)})
+		s := setting{Option: o, place: d.at(o), key: d.key(o)}
+		if value, ok := d.given(o); ok {
+			s.Default, s.Known, s.typed = value, true, true
+		}
+		all = append(all, s)
 	}
-	return append(all, d.recipe()...)
+	all = append(all, d.undeclared(all)...)
+	d.all = append(all, d.recipe()...)
+	return d.all
+}
+
+// undeclared are settings that the command gives a number, and that no code was found to declare: a library reads them.
+// Where a constant has the same name, it holds the value that counts where the command has none.
+func (d *drafting) undeclared(all []setting) (more []setting) {
+	for i, a := range d.prog.Args {
+		name, value, joined := strings.Cut(a, "=")
+		option := strings.HasPrefix(name, "--")
+		if !joined && option && i+1 < len(d.prog.Args) {
+			value = d.prog.Args[i+1]
+		}
+		if n, err := strconv.Atoi(value); err != nil || n < 1 || !option && (!joined || !dotted.MatchString(name)) {
+			continue
+		}
+		if slices.ContainsFunc(all, func(s setting) bool { return s.How != options.Constants && s.Named(name) }) {
+			continue
+		}
+		o := options.Option{Names: []string{name}, Dest: strings.ReplaceAll(strings.TrimLeft(name, "-"), "-", "_"),
+			Default: value, Known: true, How: "the command"}
+		place := name
+		if !option {
+			place += "="
+		}
+		s := setting{Option: o, place: place, key: place, typed: true}
+		same := slices.IndexFunc(all, func(c setting) bool {
+			return c.How == options.Constants && (c.Dest == o.Dest || strings.HasSuffix(c.Dest, "."+o.Dest))
+		})
+		if same >= 0 {
+			s.place = "{any: [" + place + ", " + all[same].place + "]}"
+			s.Path, s.Line = all[same].Path, all[same].Line
+		}
+		more = append(more, s)
+	}
+	return more
+}
+
+// dotted matches a name in KEY=VALUE.
+var dotted = lazy.MustCompile(`^[A-Za-z_]\w*(\.\w+)*$`)
+
+// given is the value that the command gives an option: it outranks every default.
+func (d *drafting) given(o options.Option) (value string, ok bool) {
+	for i, a := range d.prog.Args {
+		name, v, joined := strings.Cut(a, "=")
+		switch {
+		case !o.Named(name):
+		case joined:
+			value, ok = v, true
+		case o.Takes == config.None || o.How == options.Hydra || o.How == options.Constants || o.How == options.File:
+		case i+1 < len(d.prog.Args) && !strings.HasPrefix(d.prog.Args[i+1], "--"):
+			value, ok = d.prog.Args[i+1], true
+		}
+	}
+	return value, ok
 }
 
 var recipes = []string{".yaml", ".yml", ".json", ".toml"}
@@ -203,8 +274,8 @@ func (d *drafting) recipe() (all []setting) {
 			p := config.JoinPath(keys...)
 			o := options.Option{Names: []string{p}, Dest: p, Default: v.Text(), Known: true, Path: path, Line: v.Line(),
 				How: "recipe"}
-			all = append(all, setting{o, fmt.Sprintf("{%s: %s}", named, scalar(p)),
-				quoted(strings.Trim(named, "'") + ":" + p)})
+			all = append(all, setting{Option: o, place: fmt.Sprintf("{%s: %s}", named, scalar(p)),
+				key: quoted(strings.Trim(named, "'") + ":" + p)})
 		})
 	}
 	return all
@@ -233,6 +304,12 @@ func (d *drafting) from(s *setting) string {
 	if s.Path != "" {
 		where = fmt.Sprintf("%s:%d", d.relative(s.Path), s.Line)
 	}
+	if s.typed && len(s.Default) < 40 {
+		if s.Path == "" {
+			return "the command sets " + s.Default
+		}
+		return where + ", the command sets " + s.Default
+	}
 	if s.Known && s.Default != "None" && s.Default != "" && len(s.Default) < 40 {
 		where += ", default " + s.Default
 	}
@@ -248,11 +325,11 @@ func (d *drafting) batchNorm() {
 		for _, f := range d.files {
 			for n, line := range strings.Split(f.Code, "\n") {
 				if m := re.FindString(line); m != "" {
-					why := m
+					why, certain := m, sure
 					if re == library {
-						why = m + ": most models there have batch normalisation"
+						why, certain = m+": most models there have batch normalisation", likely
 					}
-					d.add(fmt.Sprintf("%s:%d, %s", d.relative(f.Path), n+1, why), "batch-norm: true")
+					d.add(fmt.Sprintf("%s%s:%d, %s", certain, d.relative(f.Path), n+1, why), "batch-norm: true")
 					return
 				}
 			}
@@ -301,8 +378,8 @@ func (d *drafting) rungs() {
 				continue
 			}
 			taken[w.name] = true
-			rungs = append(rungs, fmt.Sprintf("  - {name: %s, at: %s, to: %s, cost: %s%s}  # %s", w.name, place, to,
-				w.cost, w.more, d.from(&o)))
+			rungs = append(rungs, fmt.Sprintf("  - {name: %s, at: %s, to: %s, cost: %s%s}  # %s%s", w.name, place, to,
+				w.cost, w.more, likely, d.from(&o)))
 			notes = append(notes, name)
 		}
 		if w.name == "mixed precision" && taken["bf16"] { // one of them is enough

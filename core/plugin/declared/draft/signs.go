@@ -56,7 +56,7 @@ func (d *drafting) progress(all []message) {
 	for n := range all {
 		m := &all[n]
 		s, at := d.steps(m)
-		if at < 0 || m.f != d.files[0] && !trainish.MatchString(m.scope) || m.loops == 0 && !trainish.MatchString(m.scope) {
+		if at < 0 || !d.inLoop(m.f, m.statement, 0) || m.f.oneTime(m.statement) {
 			continue
 		}
 		if m.f == d.files[0] {
@@ -72,12 +72,15 @@ func (d *drafting) progress(all []message) {
 	}
 	where, barPattern := d.progressBar()
 	isBar := barPattern != ""
+	known, knownPattern := d.metricLogger()
 	switch {
+	case knownPattern != "":
+		d.sign(known, "progress", knownPattern)
 	case best >= 0 && (score >= 60 && all[best].f == d.files[0] || !isBar):
 		m := &all[best]
-		d.sign(d.place(m.f, m.token), "progress", m.pattern(groups))
+		d.sign(sure+d.place(m.f, m.token)+" prints it in the loop", "progress", m.pattern(groups))
 	case isBar:
-		d.sign(where+", a progress bar", "progress", barPattern)
+		d.sign(likely+where+", a progress bar", "progress", barPattern)
 	default:
 		d.miss(`progress: 'step (?P<iteration>\d+)'`,
 			"no line was found that the program prints in its training loop with the number of the step")
@@ -104,7 +107,7 @@ func (d *drafting) steps(m *message) (score, at int) {
 		case epochName.MatchString(p.field) && !strings.ContainsAny(p.field, "(["):
 			s = 15
 		}
-		if s > score {
+		if s > score && d.counted(m.f, p.field, m.statement, 0) {
 			score, at = s, i
 		}
 	}
@@ -138,10 +141,12 @@ func (d *drafting) steps(m *message) (score, at int) {
 var (
 	// noStep matches lines that have the number of a step, but are not printed at each.
 	noStep = lazy.MustCompile(`(?i)\b(errors?|warnings?|fail(s|ed|ure)?|skip\w*|debug|sav(e[ds]?|ing)|checkpoints?|` +
-		`resum\w*|load\w*|restor\w*|from (epoch|step|iter)\w*|start(s|ed|ing)?)\b|❌|⚠`)
+		`resum\w*|load\w*|restor\w*|from (epoch|step|iter)\w*|start(s|ed|ing)?|begin\w*|end of|refresh\w*|terminat\w*|` +
+		`mov(e|es|ed|ing)|group(s|ed|ing)|unable|exception|warm-?up|hash(es)?|abort\w*|cancel\w*|stopp\w*|early)\b|❌|⚠`)
 	// otherWork matches bars and functions that are not about the training's steps.
 	otherWork = lazy.MustCompile(`(?i)load(ing)?(_|\b)|writ|download|tokeni|extract|process|cach|comput|prepar|read|` +
-		`convert|generat|infer|index|encod|copy|collect|pars(e|ing)|evaluat`)
+		`convert|generat|infer|index|encod|copy|collect|pars(e|ing)|evaluat|mov(e|ing)|group|submodul|shard|merg|` +
+		`quantiz|latent|embedding|filter|scan|hash|fetch|check`)
 )
 
 // typed reports whether an expression is an option of the program, such as args.epochs.
@@ -192,6 +197,9 @@ func (d *drafting) barOf(f *file, statement int, c python.Call) string {
 	name := lastPart(c.Name)
 	switch {
 	case name == "tqdm" || name == "trange":
+		if _, own := python.Keyword(f.Args(c.Open), "bar_format"); own || !d.reached()[f][statement] {
+			return ""
+		}
 		m := message{}
 		f.around(&m, statement)
 		if def := f.function(statement); def >= 0 {
@@ -260,7 +268,7 @@ func (d *drafting) saved(all []message) {
 		}
 		switch {
 		case d.savedBefore(m) || strings.Contains(strings.ToLower(text), "saved") && d.savedTo(m, m.pieces[at].field):
-			d.sign(d.place(m.f, m.token), "saved", pattern)
+			d.sign(sure+d.place(m.f, m.token)+" prints it where it saves", "saved", pattern)
 			return
 		case hinted == "" && stateText.MatchString(text+m.pieces[at].field):
 			hinted = pattern
@@ -321,7 +329,7 @@ func (d *drafting) succeeded(all []message) {
 				pattern = "^" + escaped(text) + `\s*$` // "done" also stands in other lines
 			}
 			if m.condition == "" {
-				d.sign(d.place(m.f, m.token), "succeeded", pattern)
+				d.sign(sure+d.place(m.f, m.token)+" prints it at the end", "succeeded", pattern)
 			} else {
 				d.hint("succeeded: "+quoted(pattern), d.place(m.f,
 					m.token)+" prints this under a condition. Without the line, launch takes a run for failed")
@@ -346,7 +354,8 @@ func (d *drafting) metric(all []message) {
 	for n := range all {
 		m := &all[n]
 		for i, p := range m.pieces {
-			if p.field == "" || strings.ContainsAny(p.field, "{") {
+			if p.field == "" || strings.ContainsAny(p.field, "{") || d.typed(p.field) || m.f.oneTime(m.statement) ||
+				noFigure.MatchString(m.before(i)) {
 				continue
 			}
 			before := ""
@@ -367,6 +376,8 @@ func (d *drafting) metric(all []message) {
 			about := p.field + " " + label + " " + evalish.FindString(m.scope)
 			if regexp.MustCompile(`(?i)val|eval|test|dev`).MatchString(about) {
 				s += 30
+			} else if !d.inLoop(m.f, m.statement, 0) {
+				continue // printed once: it is no figure of the training
 			}
 			if m.f == d.files[0] {
 				s += 15
@@ -387,7 +398,7 @@ func (d *drafting) metric(all []message) {
 	}
 	if at, is := d.trainer(); best < 0 && is {
 		d.Signs = append(d.Signs, Sign{"metric", `'loss': '?` + value})
-		d.add(at+", the Trainer's own", "metric: {name: loss, pattern: %s, direction: minimise}", quoted(`'loss': '?`+value))
+		d.add(sure+at+", the Trainer's own", "metric: {name: loss, pattern: %s, direction: minimise}", quoted(`'loss': '?`+value))
 		return
 	}
 	if best < 0 {
@@ -398,8 +409,21 @@ func (d *drafting) metric(all []message) {
 	m := &all[best]
 	pattern := m.pattern(map[int]string{at: value})
 	d.Signs = append(d.Signs, Sign{"metric", pattern})
-	d.add(d.place(m.f, m.token), "metric: {name: %s, pattern: %s, direction: %s}", scalar(name), quoted(pattern),
+	d.add(sure+d.place(m.f, m.token)+" prints it", "metric: {name: %s, pattern: %s, direction: %s}", scalar(name), quoted(pattern),
 		direction)
+}
+
+// noFigure matches what stands before a number that is no result: the code of an error, a limit, a first value.
+var noFigure = lazy.MustCompile(`(?i)\b(fail\w*|exception|breaker|initial(ly)?|warn\w*|abort\w*|exit\w*|invalid|threshold|` +
+	`target|patience|circuit|limit|before|unable|retry\w*|caught)\b`)
+
+// before is the text of a message's line before a piece.
+func (m *message) before(i int) string {
+	text := ""
+	for _, p := range m.pieces[:i] {
+		text += p.text + " "
+	}
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // figure is the name of a metric.
@@ -450,6 +474,6 @@ func (d *drafting) confirm(all []message) {
 		}
 	}
 	if len(parts) > 0 {
-		d.add(where, "confirm: {%s}", strings.Join(parts, ", "))
+		d.add(sure+where+" prints it", "confirm: {%s}", strings.Join(parts, ", "))
 	}
 }

@@ -64,11 +64,19 @@ func (d *drafting) states() {
 		d.miss(example, "no option was found by which the program resumes, but "+d.loads()+" loads a file. If that "+
 			"is a saved state that it looks for by itself, write resume: {automatic: 'GLOB'}. Else resume: none")
 	case r == nil:
-		d.add("no option was found by which the program resumes", "resume: none")
+		d.add(likely+"no option was found by which the program resumes", "resume: none")
+	case d.restores(r) != "":
+		d.add(sure+d.restores(r)+" takes all options of a resumed run, the batch too, from the saved ones", "resume: none")
+	case r.Takes == config.Maybe && !d.takesPath(r):
+		d.miss(example, "the option "+long(r.Option)+" ("+d.from(r)+") takes a value or none, and no code was found that "+
+			"reads the value as a path")
 	case r.Type == "int" || r.Type == "float":
 		d.miss(example, "the option "+long(r.Option)+" ("+d.from(r)+") takes a number, not a path")
+	case i >= 0 && trainer == "" && strings.HasPrefix(saves[i].glob, "*/"):
+		d.miss(fmt.Sprintf("resume: {%s: %s}", r.key, quoted(saves[i].glob)), "the option is "+d.from(r)+". The folder of the "+
+			"states that "+saves[i].where+" saves is computed: name it")
 	case i >= 0 || trainer != "":
-		glob, where := trainer, "the Trainer's own"
+		glob, where := trainer, "the Trainer"
 		if i >= 0 {
 			glob, where = saves[i].glob, saves[i].where
 		}
@@ -195,17 +203,17 @@ func (d *drafting) chosen(r *setting) bool {
 
 // resume drafts the option that resumes, and the states that it takes.
 func (d *drafting) resume(r *setting, glob, where string) {
-	where = d.from(r) + "; " + where
+	where = cond(d.loaded(r) || d.chosen(r), sure, likely) + d.from(r) + "; " + where + " saves"
 	switch {
 	case d.chosen(r):
 		d.add(where, "resume: {from: %s, set: {%s: resume}}", quoted(glob), r.key)
-	case flag(r):
+	case flag(r) && r.Takes != config.Maybe:
 		d.add(where, "resume: {from: %s, set: {%s: true}}", quoted(glob), r.key)
 	default:
 		d.add(where, "resume: {%s: %s}", r.key, quoted(glob))
 	}
 	if _, trains := d.trainer(); trains && r.How == options.HF {
-		d.add("before 5.2 the Trainer takes the micro-batch of the saved state", "resume-needs: {transformers: '5.2'}")
+		d.add(sure+"before 5.2 the Trainer takes the micro-batch of the saved state", "resume-needs: {transformers: '5.2'}")
 	}
 }
 
@@ -243,7 +251,7 @@ func (d *drafting) trainerFolder() string {
 	if _, trains := d.trainer(); !ok || o.How != options.HF && !trains {
 		return ""
 	}
-	return d.named(o) + "/checkpoint-*"
+	return d.named(o) + "/checkpoint-[0-9]*"
 }
 
 // saveCalls are the calls that save, by their order.
@@ -305,7 +313,7 @@ func clean(glob string) string {
 }
 
 // final matches what a program does not resume from: its best state, and its last.
-var final = lazy.MustCompile(`(?i)best|final`)
+var final = lazy.MustCompile(`(?i)best|final|(^|[^a-z])ema([^a-z]|$)`)
 
 var (
 	optimizing = lazy.MustCompile(`(?i)optim|opt_state`)
@@ -429,7 +437,7 @@ func (d *drafting) saving() {
 					text = fmt.Sprintf("save: {signal: %s, stops: true}", m[1])
 				}
 				if regexp.MustCompile(`(?i)save|checkpoint|ckpt`).MatchString(body) {
-					d.add(d.place(f, c.First), "%s", text)
+					d.add(sure+d.place(f, c.First)+" saves at it", "%s", text)
 				} else {
 					d.hint(text, d.place(f, c.First)+" handles the signal. If the program then saves its state, add this line")
 				}
