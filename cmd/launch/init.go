@@ -80,7 +80,7 @@ func initialise(c *cobra.Command, s settings, args []string, o initOptions) erro
 	if err != nil {
 		return fmt.Errorf("reading the command: %w", err)
 	}
-	d, err := draft.Of(prog)
+	d, err := draft.Of(prog, p.Command.Env)
 	if err != nil {
 		return fmt.Errorf("drafting a declaration: %w", err)
 	}

@@ -78,6 +78,9 @@ var reNegative = lazy.MustCompile(`^-\d+$|^-\d*\.\d+$`)
 
 // isOption reports whether argparse takes arg for an option (_parse_optional of Python 3.8 to 3.14).
 func (a *Argv) isOption(arg string) bool {
+	if pair, ok := a.declared(arg); ok && arg != "" && arg[0] != '-' {
+		return a.options[pair].Takes == One // the key of a pair KEY VALUE
+	}
 	if len(arg) < 2 || arg[0] != '-' || arg == "--" {
 		return false
 	}
@@ -304,7 +307,16 @@ func (a *Argv) Add(path string, values ...string) error {
 		at = len(a.args)
 	}
 	switch {
+	case isOpt && !strings.HasPrefix(path, "-"): // a pair stands after the options, with the others
+		if len(values) != 1 {
+			return fmt.Errorf("%s does not take %d values", path, len(values))
+		}
+		add = []string{path, values[0]}
+		at = len(a.args)
 	case isOpt:
+		if pair := a.firstPair(); pair >= 0 && pair < at {
+			at = pair // what stands among the pairs is no option any more
+		}
 		if n := len(values); a.options[opt].Takes == None && n > 0 || a.options[opt].Takes == One && n != 1 {
 			return fmt.Errorf("%s does not take %d values", path, n)
 		}
@@ -331,6 +343,20 @@ func (a *Argv) Add(path string, values ...string) error {
 		}
 	}
 	return a.accept(slices.Insert(slices.Clone(a.args), at, add...), path, values)
+}
+
+// firstPair is where the first pair KEY VALUE stands: of those that are declared, or the first of the positional arguments
+// before it; -1 where there is none.
+func (a *Argv) firstPair() int {
+	if !slices.ContainsFunc(a.options, func(o Option) bool { return len(o.Names) > 0 && !strings.HasPrefix(o.Names[0], "-") }) {
+		return -1
+	}
+	for _, t := range a.tokens {
+		if t.opt == -1 || t.opt >= 0 && !strings.HasPrefix(t.name, "-") {
+			return t.at
+		}
+	}
+	return -1
 }
 
 // joins reports whether long options are given their values by "=" here and never by an argument of its own: argparse takes

@@ -77,6 +77,9 @@ func Of(prog command.Prog, env []string) Environment {
 		return e
 	}
 	bin := filepath.Dir(python)
+	if own := filepath.Dir(prog.File); e.missing && prog.File != "" && environment(filepath.Dir(own)) {
+		bin = own // a virtual environment that was moved: its programs name a Python that is not there
+	}
 	for _, pattern := range []string{"../lib/python3.*/site-packages", "../lib/python3*/dist-packages", "../local/lib/python3.*/dist-packages"} {
 		hits, _ := filepath.Glob(filepath.Join(bin, pattern))
 		e.folders = append(e.folders, hits...)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // Files returns the files of a command's own Python code that can be found without running anything: the script,
@@ -29,29 +30,104 @@ func Files(prog command.Prog, env []string) []string {
 		if prog.File == "" {
 			return nil
 		}
-		files := []string{prog.File}
-		if path := entry(prog.File, Of(prog, env).roots(filepath.Dir(prog.File))); path != "" {
-			files = append(files, path)
+		roots := Of(prog, env).roots(filepath.Dir(prog.File))
+		if venv := filepath.Dir(filepath.Dir(prog.File)); environment(venv) { // the project around it, installed for development
+			roots = append(roots, filepath.Dir(venv), filepath.Join(filepath.Dir(venv), "src"))
 		}
-		return files
+		return append([]string{prog.File}, entries(prog.File, roots)...)
 	}
 	return nil
 }
 
-// entry returns the file of the module that an installed program starts: `from ultralytics.cfg import entrypoint`.
-func entry(path string, roots []string) string {
-	for _, im := range NewSource(path, Head(path, maxLink)).Imports() {
+// Main returns the file of the Python code that a command runs, as far as it can be found without running anything: of
+// an installed program, the file of the module whose function it calls. It is "" where there is none.
+func Main(prog command.Prog, env []string) string {
+	files := Files(prog, env)
+	if len(files) == 0 || prog.Kind == command.Installed && len(files) < 2 {
+		return ""
+	}
+	return files[len(files)-1]
+}
+
+// Packages reports whether a path lies in a folder of installed packages.
+func Packages(path string) bool {
+	parts := strings.Split(filepath.ToSlash(path), "/")
+	return slices.Contains(parts, "site-packages") || slices.Contains(parts, "dist-packages")
+}
+
+// entries returns the files that lead to the function that an installed program starts: `from ultralytics.cfg import
+// entrypoint`, or load_entry_point with the name of the program. A module that only hands the function on is followed.
+func entries(path string, roots []string) (files []string) {
+	source := NewSource(path, Head(path, maxLink))
+	imports := source.Imports()
+	if strings.Contains(source.Code, "load_entry_point") || strings.Contains(source.Code, "importlib_load_entry_point") {
+		imports = declaredEntry(filepath.Base(path), roots)
+	}
+	for _, im := range imports {
 		if len(im.Names) == 0 || strings.HasPrefix(im.Module, ".") {
 			continue
 		}
 		for _, root := range roots {
 			if f := Resolve(root, "", im.Module); f != "" {
-				return f
+				return followed(f, root, im.Names[0].Name)
 			}
 		}
 	}
-	return ""
+	return nil
 }
+
+// followed lists a file, and the files from which it takes a function that it does not define itself.
+func followed(path, root, function string) (files []string) {
+	for range maxHandedOn {
+		if slices.Contains(files, path) {
+			break
+		}
+		files = append(files, path)
+		source := NewSource(path, Head(path, maxCode))
+		if source.Defines(function) {
+			break
+		}
+		next := ""
+		for _, im := range source.Imports() {
+			if i := slices.IndexFunc(im.Names, func(n Imported) bool { return n.As == function }); i >= 0 {
+				next, function = Resolve(root, path, im.Module), im.Names[i].Name
+			}
+		}
+		if next == "" {
+			break
+		}
+		path = next
+	}
+	return files
+}
+
+// Bounds on how a function is followed from module to module.
+const (
+	maxHandedOn = 5
+	maxCode     = 1 << 20
+)
+
+// declaredEntry is what the metadata of the installed packages say that a program of that name starts, as an import.
+func declaredEntry(name string, roots []string) []Import {
+	for _, root := range roots {
+		for _, pattern := range []string{"*.dist-info", "*.egg-info"} {
+			found, _ := filepath.Glob(filepath.Join(root, pattern, "entry_points.txt"))
+			for _, path := range found[:min(len(found), maxEntries)] {
+				for line := range strings.Lines(Head(path, maxLink)) {
+					key, target, _ := strings.Cut(line, "=")
+					module, function, ok := strings.Cut(strings.TrimSpace(target), ":")
+					if function, _, _ = strings.Cut(function, " "); ok && strings.TrimSpace(key) == name {
+						return []Import{{Module: module, Names: []Imported{{function, function}}}}
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// maxEntries bounds how many packages are asked for what they install.
+const maxEntries = 2000
 
 // roots are the folders that modules are looked for in, in Python's order. first is the first of them.
 func (e Environment) roots(first string) []string {
@@ -88,6 +164,15 @@ func linked(folder string) (dirs []string) {
 		}
 		for line := range strings.Lines(string(text)) {
 			line = strings.TrimSpace(line)
+			if finder, ok := strings.CutPrefix(line, "import __editable__"); ok {
+				finder, _, _ = strings.Cut(finder, ";")
+				for _, dir := range mapped(filepath.Join(folder, "__editable__"+strings.TrimSpace(finder)+".py")) {
+					if !slices.Contains(dirs, dir) {
+						dirs = append(dirs, dir)
+					}
+				}
+				continue
+			}
 			if line == "" || line[0] == '#' || strings.HasPrefix(line, "import ") || strings.HasPrefix(line, "import\t") {
 				continue
 			}
@@ -100,6 +185,35 @@ func linked(folder string) (dirs []string) {
 		}
 	}
 	return dirs
+}
+
+// mapping matches an entry of the MAPPING in setuptools' finder of a package that is installed for development.
+var mapping = lazy.MustCompile(`['"]([\w.]+)['"]\s*:\s*['"]([^'"]+)['"]`)
+
+// mapped are the folders in which such a finder finds its packages.
+func mapped(path string) (dirs []string) {
+	for line := range strings.Lines(Head(path, maxLink)) {
+		if !strings.HasPrefix(line, "MAPPING") {
+			continue
+		}
+		for _, m := range mapping.FindAllStringSubmatch(line, -1) {
+			name := strings.TrimSuffix(filepath.Base(m[2]), ".py")
+			if parts := strings.Split(m[1], "."); parts[len(parts)-1] == name && filepath.IsAbs(m[2]) {
+				dir := m[2]
+				for range parts {
+					dir = filepath.Dir(dir)
+				}
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	return dirs
+}
+
+// environment reports whether a folder is a virtual environment.
+func environment(dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, "pyvenv.cfg"))
+	return err == nil && info.Mode().IsRegular()
 }
 
 // moduleFile returns the file that python -m runs for a module, or "".

@@ -27,8 +27,8 @@ type Neighbour struct {
 // which script it is about and whether it says prefer: true. A file that may not be believed prefers nothing.
 func Beside(prog command.Prog, env []string) Neighbour {
 	dirs := []string{prog.Dir}
-	if prog.Kind != command.Installed {
-		for _, f := range python.Files(prog, env) {
+	for _, f := range python.Files(prog, env) {
+		if prog.Kind != command.Installed || f != prog.File && !python.Packages(f) {
 			dirs = slices.Insert(dirs, 0, filepath.Dir(f))
 		}
 	}

@@ -39,7 +39,7 @@ func open(c job.Command) (*reading, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
 	}
-	r := &reading{prog: programOf(prog), command: c}
+	r := &reading{prog: programOf(prog, c.Env), command: c}
 	if r.found, err = declarationOf(r.prog); err != nil {
 		return nil, err
 	}

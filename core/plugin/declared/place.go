@@ -18,6 +18,7 @@ type place struct {
 	glob     string   // of the positional argument that names the file
 	path     string   // in the file; "" is the argument's own value
 	takes    config.Takes
+	pair     bool    // KEY VALUE after the options: names has the key
 	joined   bool    // the option's value follows "=" and never stands alone: --batch=8
 	optional bool    // one of several: its file need not exist
 	any      []place // several places, the first outranks the next; everything else is then empty
@@ -43,8 +44,8 @@ var endings = []string{".py", ".yaml", ".yml", ".json", ".toml"}
 var errPlace = errors.New("a place is an option (--batch-size), a list of an option's names, an argument with " +
 	"its value (batch=), " +
 	"a value in a file ({file.py: Class.field}, {config.yaml: train.batch}), in the file that an option names " +
-	"({--config: train.batch}) or that an argument names ({'*.py': batch}), {any: [PLACE, …]}, or {at: PLACE, " +
-	"default: VALUE}")
+	"({--config: train.batch}) or that an argument names ({'*.py': batch}), the key of a pair KEY VALUE after the " +
+	"options ({pair: SOLVER.IMS_PER_BATCH}), {any: [PLACE, …]}, or {at: PLACE, default: VALUE}")
 
 func (p *place) read(v config.Value) error {
 	err := p.form(v)
@@ -120,6 +121,12 @@ func (p *place) inFile(key, path string) error {
 		return errPlace
 	}
 	switch {
+	case key == "pair":
+		if strings.HasPrefix(path, "-") || strings.ContainsAny(path, " \t\n=") {
+			return errPlace
+		}
+		p.names, p.path, p.pair = []string{path}, "", true
+		return nil
 	case strings.HasPrefix(key, "-") || strings.HasSuffix(key, "="):
 		return p.argument(key)
 	case !slices.Contains(endings, filepath.Ext(key)):
@@ -186,8 +193,10 @@ func (p *place) preset() any {
 	return nil
 }
 
-// option reports whether the place, or what names its file, is an option.
-func (p *place) option() bool { return len(p.names) > 0 && strings.HasPrefix(p.names[0], "-") }
+// option reports whether the place, or what names its file, is an option; a pair is read as one.
+func (p *place) option() bool {
+	return p.pair || len(p.names) > 0 && strings.HasPrefix(p.names[0], "-")
+}
 
 // String is the place as a person knows it.
 func (p *place) String() string {
@@ -214,7 +223,7 @@ func (*place) schema(d definitions) object {
 	return d.use("place", func() object {
 		option, key := `^-[^=\s]+=?$`, `^[^-\s=][^\s=]*=$`
 		self := object{"$ref": "#/$defs/place"}
-		file := `^(-[^=\s]+=?|[^-\s=][^\s=]*=|.*\.(py|ya?ml|json|toml))$`
+		file := `^(pair|-[^=\s]+=?|[^-\s=][^\s=]*=|.*\.(py|ya?ml|json|toml))$`
 		return object{"description": "where a setting is", "anyOf": []object{
 			text(option), text(key),
 			{"type": "array", "items": text(option), "minItems": 1},

@@ -112,7 +112,7 @@ func TestReadyTrainers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f := readyFor(programOf(prog)); f == nil || f.called != want {
+		if f := readyFor(programOf(prog, nil)); f == nil || f.called != want {
 			t.Errorf("%q: %+v, want %q", text, f, want)
 		}
 	}

@@ -27,15 +27,20 @@ type program struct {
 	list   *options.List // read when it is asked for
 }
 
-func programOf(prog command.Prog) *program {
+func programOf(prog command.Prog, env []string) *program {
 	p := &program{Prog: prog, path: prog.Path()}
 	if prog.Kind == command.Module {
 		below := filepath.Join(strings.Split(prog.Script, ".")...)
 		for _, name := range []string{below + ".py", filepath.Join(below, "__main__.py")} {
 			if _, err := os.Stat(filepath.Join(prog.Dir, name)); err == nil {
 				p.path = filepath.Join(prog.Dir, name)
-				break
+				return p
 			}
+		}
+	}
+	if prog.Kind == command.Module || prog.Kind == command.Installed {
+		if path := python.Main(prog, env); !python.Packages(path) { // a library's own code is no project's
+			p.path = path
 		}
 	}
 	return p
@@ -85,12 +90,15 @@ func (p *program) is(script string) bool {
 		return false
 	}
 	file := p.path
+	if p.Kind == command.Installed && filepath.Base(script) == filepath.Base(p.Script) {
+		return true
+	}
 	if p.Kind == command.Module {
 		if script == p.Script {
 			return true
 		}
 		file = filepath.Join(strings.Split(p.Script, ".")...) + ".py"
-	} else if file == "" {
+	} else if file == "" || p.Kind == command.Installed {
 		file = p.Script
 	}
 	if !strings.HasSuffix(script, ".py") && strings.Contains(script, ".") { // a module that is run as a file

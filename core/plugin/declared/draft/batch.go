@@ -20,7 +20,7 @@ var (
 	microWish = wish{`per_device_train_batch_size`,
 		`train_micro_batch_size_per_gpu|micro_?batch(_?size)?(_per_(gpu|device|rank))?|micro_bs|mbs|micro_train_batch_size`,
 		`batch(_?size)?_per_(gpu|device|rank|card)|batch_(gpu|device|rank)|(gpu|device|local)_batch_size|per_(gpu|device)_batch_size|samples_per_gpu|` +
-			`imgs_per_gpu|images_per_gpu`,
+			`imgs_per_gpu|images_per_gpu`, `(ims|imgs|images)_per_batch`,
 		`train_batch_?size|batch_?size_train|training_batch_size|train_bs|bs_train|batch_train|train_batch|` +
 			`tr_batch_size`, `batch_?size|batchsz|batch_sz`,
 		`mini_?batch(_?size)?|mb_size`, `batch|bs|bsz`, `.*_train_batch_size|.*batch_?size`}
@@ -518,6 +518,9 @@ func (d *drafting) per() {
 		if at := d.divided(s); at != "" {
 			parts = append(parts, key+": all-ranks")
 			where = cmp.Or(where, sure+at+" divides by the ranks")
+		} else if key == "micro-batch" && bare(s.Dest) == "ims_per_batch" {
+			parts = append(parts, key+": all-ranks")
+			where = cmp.Or(where, sure+"detectron2 divides it by the ranks")
 		} else if key == "micro-batch" && allRanks.MatchString(s.Help) && !smallest(s.Option) {
 			parts = append(parts, key+": all-ranks")
 			where = cmp.Or(where, likely+"its help tells so")

@@ -5,6 +5,7 @@
 package draft
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -42,9 +43,9 @@ type Sign struct{ Key, Pattern string }
 // ErrNoScript says that a command runs no script that can be read.
 var ErrNoScript = errors.New("the script of the command cannot be read")
 
-// Of drafts the declaration of a command.
-func Of(prog command.Prog) (*Draft, error) {
-	path := scriptOf(prog)
+// Of drafts the declaration of a command that is started with env.
+func Of(prog command.Prog, env []string) (*Draft, error) {
+	path := scriptOf(prog, env)
 	if path == "" {
 		return nil, fmt.Errorf("%w: %s", ErrNoScript, strings.Join(prog.Argv, " "))
 	}
@@ -52,13 +53,12 @@ func Of(prog command.Prog) (*Draft, error) {
 	if !source.Exists() {
 		return nil, fmt.Errorf("%w: %s", ErrNoScript, path)
 	}
-	d := &drafting{prog: prog, path: path, list: options.Read(path, prog.Dir),
-		Draft: Draft{Path: filepath.Join(filepath.Dir(path), Name)}}
-	root := filepath.Dir(path)
-	if prog.Kind == command.Module {
-		root = prog.Dir
+	home := filepath.Dir(path)
+	if python.Packages(path) { // an installed package is not the user's to write in
+		home = prog.Dir
 	}
-	sources, cut := python.Reachable(root, source, maxFiles,
+	d := &drafting{prog: prog, path: path, list: options.Read(path, prog.Dir), Draft: Draft{Path: filepath.Join(home, Name)}}
+	sources, cut := python.Reachable(rootOf(prog, path), source, maxFiles,
 		func(path string) python.Source { return python.ReadSource(path, maxFile) })
 	d.cut = cut || d.list.Cut
 	for _, s := range sources {
@@ -73,19 +73,34 @@ func Of(prog command.Prog) (*Draft, error) {
 }
 
 // scriptOf is the path of the file that a command runs, or "".
-func scriptOf(prog command.Prog) string {
-	if prog.Kind != command.Module {
-		return prog.Path()
-	}
-	below := filepath.Join(strings.Split(prog.Script, ".")...)
-	for _, root := range []string{prog.Dir, filepath.Join(prog.Dir, "src")} {
-		for _, name := range []string{below + ".py", filepath.Join(below, "__main__.py")} {
-			if _, err := os.Stat(filepath.Join(root, name)); err == nil {
-				return filepath.Join(root, name)
+func scriptOf(prog command.Prog, env []string) string {
+	if prog.Kind == command.Module {
+		below := filepath.Join(strings.Split(prog.Script, ".")...)
+		for _, root := range []string{prog.Dir, filepath.Join(prog.Dir, "src")} {
+			for _, name := range []string{below + ".py", filepath.Join(below, "__main__.py")} {
+				if _, err := os.Stat(filepath.Join(root, name)); err == nil {
+					return filepath.Join(root, name)
+				}
 			}
 		}
 	}
-	return ""
+	return cmp.Or(prog.Path(), python.Main(prog, env))
+}
+
+// rootOf is the folder below which a script's imports are: that of the package that it is in, where the command does not
+// run it as a file.
+func rootOf(prog command.Prog, path string) string {
+	root := filepath.Dir(path)
+	if prog.Kind == command.Script {
+		return root
+	}
+	for range 20 {
+		if _, err := os.Stat(filepath.Join(root, "__init__.py")); err != nil {
+			break
+		}
+		root = filepath.Dir(root)
+	}
+	return root
 }
 
 // drafting is a draft that is being made.
@@ -191,8 +206,12 @@ func comment(b *strings.Builder, note string) {
 // script names the script, as the reader of declarations matches it.
 func (d *drafting) script() {
 	name := filepath.Base(d.path)
-	if d.prog.Kind == command.Module {
+	switch d.prog.Kind {
+	case command.Module:
 		name = d.prog.Script
+	case command.Installed:
+		d.add(sure+"the program starts "+d.relative(d.path), "script: %s", scalar(filepath.Base(d.prog.Script)))
+		return
 	}
 	d.add("", "script: %s", scalar(name))
 }
@@ -211,7 +230,7 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "
 
 // relative is a path as a declaration beside the script names it.
 func (d *drafting) relative(path string) string {
-	if rel, err := filepath.Rel(filepath.Dir(d.path), path); err == nil {
+	if rel, err := filepath.Rel(filepath.Dir(d.Path), path); err == nil {
 		return filepath.ToSlash(rel)
 	}
 	return path

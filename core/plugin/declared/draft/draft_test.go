@@ -330,7 +330,7 @@ func TestDrafts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, err := Of(prog)
+			d, err := Of(prog, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -373,7 +373,7 @@ func TestPatterns(t *testing.T) {
 		`print(f"\n  {{x}} step={step}, {d['k']!r:>{w}} z")`: {`\{x\} step=`, "{x} step=12, y z"},
 		`print("%s: %d%% of step %d" % (name, p, step))`:     {`: .*?% of step `, "n: 5% of step 12"},
 	} {
-		d := &drafting{path: "train.py"}
+		d := &drafting{path: "train.py", Draft: Draft{Path: Name}}
 		prog := "for step in x:\n for it in batches:\n  for i in loader:\n   " + source + "\n"
 		d.files = []*file{{Syntax: python.NewSource("train.py", prog).Syntax()}}
 		d.signs()
@@ -444,7 +444,7 @@ func FuzzDraft(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d, err := Of(prog); err == nil && len(d.Look(Lines(text))) != len(d.Signs) {
+		if d, err := Of(prog, nil); err == nil && len(d.Look(Lines(text))) != len(d.Signs) {
 			t.Errorf("a pattern cannot be read: %v", d.Signs)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/python"
 )
@@ -65,6 +66,9 @@ func (d *drafting) reaches(f *file, i int, def python.Definition, seen map[strin
 		if class, ok := f.Definition(f.Statements[in]); ok && class.Class {
 			return true
 		}
+	}
+	if f == d.files[0] && (d.prog.Kind == command.Installed || strings.Contains(f.Code, "Fire(")) {
+		return true // called by its name from outside
 	}
 	return seen[def.Name] || i > 0 && f.Is(f.Statements[i-1].First, "@")
 }

@@ -85,6 +85,9 @@ func (d *drafting) handOn(r *reading) (more bool) {
 	}
 	for _, f := range d.files {
 		for _, s := range f.Statements {
+			if !r.in(f.Of(s.Range)) {
+				continue
+			}
 			if a, ok := f.Assigns(s); ok && !a.Value.Empty() && r.is(f.Of(a.Value)) {
 				add(a.Name)
 			}

@@ -170,7 +170,7 @@ func (d *drafting) settings() (all []setting) {
 		all = append(all, s)
 	}
 	all = append(all, d.undeclared(all)...)
-	d.all = append(all, d.recipe()...)
+	d.all = append(all, d.pairs(d.recipe())...)
 	return d.all
 }
 
