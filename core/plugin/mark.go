@@ -59,8 +59,9 @@ func See(prog command.Prog, env []string) Seen {
 			if exists(filepath.Join(root, path)) || exists(filepath.Join(prog.Dir, path)) {
 				return true
 			}
-			return prog.Kind == command.Module && slices.ContainsFunc(files(), func(f string) bool {
-				return exists(filepath.Join(filepath.Dir(f), path))
+			return slices.ContainsFunc(files(), func(f string) bool {
+				own := prog.Kind == command.Module || prog.Kind == command.Installed && f != prog.File && !python.Packages(f)
+				return own && exists(filepath.Join(filepath.Dir(f), path))
 			})
 		},
 		Source: sync.OnceValue(func() string {
