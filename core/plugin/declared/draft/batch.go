@@ -204,7 +204,7 @@ func (d *drafting) batch() {
 	case doubt != "":
 		d.miss("micro-batch: --batch-size", doubt)
 	default:
-		d.miss("micro-batch: --batch-size", cmp.Or(d.unnamed(), "no setting was found whose name is like batch_size. "+
+		d.miss("micro-batch: --batch-size", cmp.Or(d.bounded(), d.unnamed(), "no setting was found whose name is like batch_size. "+
 			"Look for what DataLoader(batch_size=…) is given"))
 	}
 	d.accumulating(global)
@@ -264,7 +264,7 @@ func (d *drafting) counts(micro *setting) string {
 		case !s.Known || value == "" || value == "none" || value == "false":
 		case name == bare(long(micro.Option))+"_type" || name == bare(long(micro.Option))+"_unit" || typeName.MatchString(name):
 			if w := unitWord.FindString(strings.ReplaceAll(value, "_", " ")); w != "" {
-				return unit(cond(w == "dynamic", "what fits", strings.TrimSuffix(w, "s")+"s"),
+				return unit(cmp.Or(units[w], strings.TrimSuffix(w, "s")+"s"),
 					long(s.Option)+" is "+s.Default+" ("+d.from(&s)+")")
 			}
 		case budget.MatchString(name) && value != "0" && !notTraining.MatchString(name) &&
@@ -275,6 +275,20 @@ func (d *drafting) counts(micro *setting) string {
 	}
 	return ""
 }
+
+// bounded is why there is no micro-batch where only a bound of what a batch holds was found, or "".
+func (d *drafting) bounded() string {
+	for _, s := range d.settings() {
+		if name := bare(long(s.Option)); budget.MatchString(name) && !notTraining.MatchString(name) {
+			return fmt.Sprintf("%s (%s) bounds a batch by what is in it, which is no number of samples. launch does not change it",
+				long(s.Option), d.from(&s))
+		}
+	}
+	return ""
+}
+
+// units are what a value of a batch's type counts, where that is another word.
+var units = map[string]string{"dynamic": "what fits", "numel": "elements", "length": "lengths", "sec": "seconds", "secs": "seconds"}
 
 var (
 	unitHelp = lazy.MustCompile(`(?i)(?:\bin|number of|counts?|total) (?:audio |mel |video |text |source )?(frames|tokens|seconds|` +
@@ -504,8 +518,7 @@ func (d *drafting) ranks() {
 	}
 }
 
-var divisor = lazy.MustCompile(`(?i)//?\s*(?:int\()?[\w.()]*(gpus?|world|ranks?|nproc|device_count|n_?devices|` +
-	`num_processes|num_replicas)`)
+var ranksName = lazy.MustCompile(`(?i)gpus?(\b|_)|world|ranks?\b|nproc|device_count|n_?devices|num_devices|num_processes|num_replicas`)
 
 // per drafts which settings are for all ranks together: the program divides them by the ranks.
 func (d *drafting) per() {
@@ -536,30 +549,24 @@ var batchVariable = lazy.MustCompile(`(?i)batch|\bbs\b|_bs$|^bs`)
 
 // divided is where the program divides a setting by the ranks, or "".
 func (d *drafting) divided(s *setting) string {
-	name := regexp.MustCompile(`\b` + regexp.QuoteMeta(lastPart(s.Dest)) + `\b`)
-	given := regexp.MustCompile(`\bbatch_size\s*=\s*(?:int\()?[\w.]*\b` + regexp.QuoteMeta(lastPart(s.Dest)) + `\)?\s*` +
-		divisor.String())
+	reading := d.reads(s, nil)
 	for _, f := range d.files {
 		for _, st := range f.Statements {
-			a, ok := f.Assigns(st)
 			text := f.Of(st.Range)
-			if given.MatchString(text) { // DataLoader(batch_size=args.batch_size // world_size)
-				return d.place(f, st.First)
-			}
-			if ok && batchVariable.MatchString(a.Name) && given.MatchString("batch_size="+f.Of(a.Value)) {
-				return d.place(f, st.First)
-			}
-			if aug := strings.Contains(text, "//=") && divisor.MatchString(strings.Replace(text, "//=", "// ", 1)); aug &&
-				name.MatchString(text) {
-				return d.place(f, st.First)
-			}
-			if !ok || a.Value.Empty() {
+			if !reading.in(text) {
 				continue
 			}
-			value := f.Of(a.Value)
-			at := name.FindStringIndex(value)
-			if at != nil && divisor.MatchString(value[at[1]:]) && name.MatchString(a.Name) {
-				return d.place(f, st.First)
+			a, assigns := f.Assigns(st)
+			for _, o := range f.operations(st) {
+				if !strings.HasPrefix(o.op, "/") || !o.first || !ranksName.MatchString(f.Of(o.right)) ||
+					!reading.is(f.Of(f.inner(o.left))) {
+					continue
+				}
+				augmented := f.Is(o.at, o.op+"=")
+				if augmented || assigns && batchVariable.MatchString(lastPart(a.Name)) ||
+					assigns && lastPart(a.Name) == lastPart(s.Dest) || f.keywordBatch(o.left.First) {
+					return d.place(f, st.First)
+				}
 			}
 		}
 	}

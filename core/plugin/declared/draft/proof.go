@@ -320,14 +320,36 @@ func (d *drafting) splits() string {
 				continue
 			}
 			for _, o := range f.operations(s) {
-				if strings.HasPrefix(o.op, "/") && o.first && micro.is(f.Of(f.inner(o.left))) && accum.in(f.Of(o.right)) &&
-					!micro.in(f.Of(o.right)) {
+				if !strings.HasPrefix(o.op, "/") || !o.first || !micro.is(f.Of(f.inner(o.left))) || !accum.in(f.Of(o.right)) ||
+					micro.in(f.Of(o.right)) {
+					continue
+				}
+				whole := o.op == "//" || f.rounded(o.left.First) // else it may be a factor of something
+				if whole || assigns && batchVariable.MatchString(lastPart(a.Name)) || f.keywordBatch(o.left.First) {
 					return d.place(f, o.at)
 				}
 			}
 		}
 	}
 	return ""
+}
+
+// rounded reports whether what begins at a token stands in int( or its likes.
+func (f *file) rounded(at int) bool {
+	for at--; at > 0 && f.Is(at, "("); at-- {
+		if slices.Contains([]string{"int", "round", "floor", "ceil"}, f.Token(at-1)) {
+			return true
+		}
+	}
+	return false
+}
+
+// keywordBatch reports whether what begins at a token is the value of a batch's keyword: batch_size=…
+func (f *file) keywordBatch(at int) bool {
+	for at--; at > 0 && (f.Is(at, "(") || f.Is(at, "int") || f.Is(at, "max")); at-- {
+		continue
+	}
+	return at > 0 && f.Is(at, "=") && strings.Contains(strings.ToLower(f.Token(at-1)), "batch")
 }
 
 // inner is an operand without a bracket around it, and without int() and its likes.
