@@ -308,6 +308,92 @@ for epoch in range(9):
     for i, data in enumerate(loader):
         print('[%d/%d][%d/%d] Loss: %.4f' % (epoch, n, i, len(loader), loss))
 `}, "python train.py", []string{`progress: '^\[.*?/.*?\]\[(?P<iteration>\d+)/`}},
+	"pairs": {map[string]string{"train.py": `
+import argparse
+from yacs.config import CfgNode as CN
+_C = CN()
+_C.TRAIN = CN()
+_C.TRAIN.BATCH_SIZE = 32
+_C.TRAIN.ACCUMULATION_STEPS = 2
+_C.TEST = CN()
+_C.TEST.BATCH_SIZE = 1
+p = argparse.ArgumentParser()
+p.add_argument("--cfg")
+p.add_argument("opts", default=None, nargs=argparse.REMAINDER)
+args = p.parse_args()
+_C.merge_from_file(args.cfg)
+_C.merge_from_list(args.opts)
+`, "c.yaml": "TRAIN:\n  BATCH_SIZE: 16\n"}, "python train.py --cfg c.yaml TRAIN.BATCH_SIZE 8 MODEL.DEPTH 2", []string{
+		"micro-batch: {any: [{pair: TRAIN.BATCH_SIZE}, {--cfg: TRAIN.BATCH_SIZE}]}  # likely: the only setting with such a " +
+			"name; c.yaml:2, the command sets 8",
+		"accumulation: {at: {pair: TRAIN.ACCUMULATION_STEPS}, default: 2}"}},
+	"pairs of all GPUs": {map[string]string{"train.py": "p.add_argument('opts', nargs='*')\ncfg.merge_from_list(a.opts)\n"},
+		"python train.py SOLVER.IMS_PER_BATCH 4 ROI_HEADS.BATCH_SIZE_PER_IMAGE 128", []string{
+			"micro-batch: {pair: SOLVER.IMS_PER_BATCH}", "per: {micro-batch: all-ranks}  # sure: detectron2"}},
+	"a pair in a program without pairs": {map[string]string{"train.py": "p.add_argument('--n')\n"},
+		"python train.py --n x DATA.BATCH_SIZE 4", []string{"!micro-batch: ", "# micro-batch: "}},
+	"a recipe with several batches": {map[string]string{"train.py": "p.add_argument('--config')\n",
+		"a.toml": "micro_batch_size_per_gpu = 2\ncaching_batch_size = 8\neval_micro_batch_size_per_gpu = 1\n" +
+			"gradient_accumulation_steps = 4\neval_gradient_accumulation_steps = 1\n"},
+		"python train.py --config a.toml", []string{"micro-batch: {--config: micro_batch_size_per_gpu}  # likely: its name",
+			"phases: {validation: {micro-batch: {--config: eval_micro_batch_size_per_gpu}}}",
+			"accumulation: {--config: gradient_accumulation_steps}"}},
+	"a whole batch by a method": {map[string]string{"train.py": `
+class Options:
+    def whole(self, devices):
+        return self.global_batch_size // devices
+    def accumulation(self, devices):
+        accumulate = self.whole(devices) // self.micro_batch_size
+        return accumulate
+p.add_argument('--config')
+`, "a.yaml": "devices: 2\ntrain:\n  global_batch_size: 8\n  micro_batch_size: 2\n"}, "python train.py --config a.yaml",
+		[]string{"micro-batch: {--config: train.micro_batch_size}",
+			"global-batch: {--config: train.global_batch_size}  # sure: train.py:6: the accumulation is derived"}},
+	"a nominal batch": {map[string]string{"train.py": `
+p.add_argument("--batch-size", type=int, default=16, help="batch size over all GPUs")
+nominal = 64
+accumulate = max(round(nominal / args.batch_size), 1)
+`}, "python train.py", []string{"micro-batch: --batch-size", "global-batch: 64  # sure: train.py:4: the accumulation is " +
+		"derived", "per: {micro-batch: all-ranks}  # likely: its help tells so"}},
+	"a preset": {map[string]string{"train.py": `
+import click
+presets = {"small": dict(batch=256, lr=1), "large": dict(batch=1024, lr=2)}
+@click.command()
+@click.option("--preset")
+@click.option("--batch", type=int, help="Total batch size")
+@click.option("--batch-gpu", type=int, default=0, help="Limit per GPU")
+def main(**opts):
+    rounds = opts["batch"] // opts["batch_gpu"]
+main()
+`}, "python train.py --preset=large --batch-gpu=8", []string{"micro-batch: --batch-gpu  # likely: its name or help tells " +
+		"that it is of one device; train.py:7, the command sets 8",
+		"global-batch: {at: --batch, default: 1024}  # sure: train.py:9: the accumulation is derived; train.py:3 of --preset"}},
+	"tyro's presets": {map[string]string{"train.py": `
+import tyro
+from dataclasses import dataclass
+@dataclass
+class Config:
+    batch_size: int = 2
+presets = {"one": ("first", Config()), "two": ("second", Config(batch_size=4))}
+cfg = tyro.extras.overridable_config_cli(presets)
+`}, "python train.py one --batch_size 8", []string{"micro-batch: [--batch-size, --batch_size]  # likely: the only setting " +
+		"with such a name; train.py:6, the command sets 8"}},
+	"an option of a library, and a constant": {map[string]string{"train.py": `
+from lib import parse
+class Config:
+    batch_size = 2
+cfg = parse(Config)
+`}, "python train.py --batch_size 8", []string{"micro-batch: {any: [--batch_size, {train.py: Config.batch_size}]}"}},
+	"MetricLogger": {map[string]string{"train.py": `
+import util.misc as misc
+p.add_argument("--batch_size", default=64)
+for epoch in range(9):
+    logger = misc.MetricLogger()
+    for step, x in enumerate(logger.log_every(loader, 20, 'Epoch: [{}]'.format(epoch))): pass
+`, "util/__init__.py": "", "util/misc.py": "class MetricLogger:\n    def log_every(self, it, freq, header=None):\n" +
+		"        print(header, 'eta: {eta}')\n"}, "python train.py", []string{
+		`progress: 'Epoch: \[\d+\]\s+\[ *(?P<iteration>\d+)/(?P<total>\d+)\]\s+eta:'  # sure: train.py:6, MetricLogger's ` +
+			`lines (util/misc.py)`}},
 	"what is on by default": {map[string]string{
 		"train.py": "from trl import SFTConfig, TrlParser\nTrlParser((SFTConfig,))\n"}, "python train.py",
 		[]string{"!rungs:", "# rungs:"}},
@@ -316,51 +402,55 @@ for epoch in range(9):
 // Every draft is one that the reader of declarations takes, and its patterns are signs.
 func TestDrafts(t *testing.T) {
 	for name, tt := range projects {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			for file, text := range tt.files {
-				if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			prog, err := command.Program(strings.Fields(tt.args), nil, dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			d, err := Of(prog, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, want := range tt.want {
-				if not, is := strings.CutPrefix(want, "!"); strings.Contains("\n"+d.Text, "\n"+strings.TrimPrefix(not, "!")) == is {
-					t.Errorf("%s: in the draft: %v\n%s", want, is, d.Text)
-				}
-			}
-			if strings.Contains(d.Text, "# micro-batch") {
-				return // its author has to complete it
-			}
-			if err := os.WriteFile(d.Path, []byte(d.Text), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			recognized, err := declared.New().Recognize(t.Context(), job.Command{Args: strings.Fields(tt.args), Dir: dir,
-				Devices: 1})
-			if strings.Contains(d.Text, ".py: ") && err != nil { // settings in Python source need an interpreter
-				return
-			}
-			if err != nil {
-				t.Fatalf("%v\n%s", err, d.Text)
-			}
-			j := recognized.Job()
-			if _, err := oom.NewDetector(j.Signs); err != nil {
-				t.Error(err)
-			}
-			for _, w := range j.Warnings {
-				t.Logf("a warning: %s", w)
-			}
-		})
+		t.Run(name, func(t *testing.T) { drafted(t, tt.files, tt.args, tt.want) })
+	}
+}
+
+// drafted drafts the declaration of a command in a project of these files, and checks it.
+func drafted(t *testing.T, files map[string]string, args string, wanted []string) {
+	t.Helper()
+	dir := t.TempDir()
+	for file, text := range files {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, file)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	prog, err := command.Program(strings.Fields(args), nil, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Of(prog, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range wanted {
+		if not, is := strings.CutPrefix(want, "!"); strings.Contains("\n"+d.Text, "\n"+strings.TrimPrefix(not, "!")) == is {
+			t.Errorf("%s: in the draft: %v\n%s", want, is, d.Text)
+		}
+	}
+	if strings.Contains(d.Text, "# micro-batch") {
+		return // its author has to complete it
+	}
+	if err := os.WriteFile(d.Path, []byte(d.Text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	recognized, err := declared.New().Recognize(t.Context(), job.Command{Args: strings.Fields(args), Dir: dir,
+		Devices: 1})
+	if strings.Contains(d.Text, ".py: ") && err != nil { // settings in Python source need an interpreter
+		return
+	}
+	if err != nil {
+		t.Fatalf("%v\n%s", err, d.Text)
+	}
+	j := recognized.Job()
+	if _, err := oom.NewDetector(j.Signs); err != nil {
+		t.Error(err)
+	}
+	for _, w := range j.Warnings {
+		t.Logf("a warning: %s", w)
 	}
 }
 

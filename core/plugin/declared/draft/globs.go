@@ -89,7 +89,8 @@ func (d *drafting) globCall(f *file, c python.Call, at, depth int) (string, bool
 			if text, ok := f.Str(a.Value); ok {
 				var out strings.Builder
 				for _, p := range f.format(text, args) {
-					out.WriteString(cond(p.field == "", p.text, star(p.field)))
+					part, ok := d.globText(f, p.field, at, depth+1)
+					out.WriteString(cond(p.field == "", p.text, cond(ok, part, star(p.field))))
 				}
 				return out.String(), true
 			}
@@ -242,7 +243,7 @@ func (d *drafting) passed(p passing, depth int) (string, bool) {
 	for _, g := range d.files {
 		for i, s := range g.Statements {
 			for _, c := range g.Calls(s.Range) {
-				if lastPart(c.Name) != p.function || depth > 6 {
+				if lastPart(c.Name) != p.function || depth > 6 || saves(c.Name) { // torch.save is not the project's save
 					continue
 				}
 				args := g.Args(c.Open)

@@ -1,0 +1,724 @@
+package draft
+
+import "testing"
+
+// siblings are small programs of the kinds that drafts have mistaken, and the lines that their drafts have. A line that begins
+// with "!" is not there.
+var siblings = map[string]struct {
+	source, args string
+	want         []string
+}{
+	"a view of so many": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--accum", type=int, default=2)
+args = p.parse_args()
+
+for step in range(9):
+    loss = crit(net(x), y.view(args.batch_size)) / args.accum
+    print(f"step {step} loss {loss}")
+`, "train.py", []string{`micro-batch: --batch-size  # likely`, `!global-batch`}},
+	"slice alias": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--accum", type=int, default=2)
+args = p.parse_args()
+
+bs, accum = args.batch_size, args.accum
+b = args.batch_size
+for step in range(9):
+    loss = criterion(a, t[:b]) / accum
+    print(f"step {step} loss {loss}")
+`, "train.py", []string{`micro-batch: --batch-size  # sure: train.py:10 takes`, `!global-batch`}},
+	"nested bracket": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--accum", type=int, default=2)
+args = p.parse_args()
+
+for step in range(9):
+    loss = ((f(x, args.batch_size) + g(x)) / args.accum)
+    print(f"step {step} loss {loss}")
+`, "train.py", []string{`micro-batch: --batch-size  # likely`}},
+	"a factor": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--accum", type=int, default=2)
+args = p.parse_args()
+
+lr = 0.1 * args.batch_size / args.accum
+scale = args.batch_size / args.accum * 3
+`, "train.py", []string{`micro-batch: --batch-size  # likely`, `!global-batch`}},
+	"really": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--accum", type=int, default=2)
+args = p.parse_args()
+
+micro = int(args.batch_size / args.accum)
+loader = DataLoader(d, batch_size=micro)
+`, "train.py", []string{`global-batch: --batch-size  # sure: train.py:7 divides`, `!micro-batch`}},
+	"really aug": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--accum", type=int, default=2)
+args = p.parse_args()
+
+args.batch_size //= args.accum
+loader = DataLoader(d, batch_size=args.batch_size)
+`, "train.py", []string{`global-batch: --batch-size  # sure: train.py:7`, `!micro-batch`}},
+	"really key": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--accum", type=int, default=2)
+args = p.parse_args()
+
+opt = vars(args)
+loader = DataLoader(d, batch_size=opt["batch_size"] // opt["accum"])
+`, "train.py", []string{`global-batch: --batch-size  # sure: train.py:8`, `!micro-batch`}},
+	"two loaders": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch_size", type=int, default=8)
+p.add_argument("--prior_batch_size", type=int, default=8)
+p.add_argument("--num_devices", type=int, default=8)
+a = p.parse_args()
+prior = make(a.prior_batch_size)
+loader = DataLoader(ds, batch_size=a.batch_size)
+`, "train.py", []string{`micro-batch: --batch_size  # sure: train.py:8 gives it to DataLoader`}},
+	"chain": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--bs", type=int, default=8)
+p.add_argument("--chunk_batch_size", type=int, default=8)
+a = p.parse_args()
+def loader(n): return DataLoader(ds, n)
+n_per = a.bs
+loader(n_per)
+`, "train.py", []string{`# several settings could be it: --bs`, `!micro-batch`}},
+	"help that counts": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8, help="no longer valid, use --batch")
+p.add_argument("--batch", type=int, default=8, help="samples of one pass")
+p.add_argument("--gradient-accumulation-dtype", default=None)
+p.add_argument("--grad_accum_mode", type=str, default=None)
+a = p.parse_args()
+`, "train.py", []string{`micro-batch: --batch  # likely`, `!accumulation: `, `# accumulation: --accum`}},
+	"a batch of one device, and a whole one": {`import click
+@click.command()
+@click.option('--batch', help='Total batch size', metavar='INT', type=click.IntRange(min=1), required=True)
+@click.option('--batch-gpu', help='Limit batch size per GPU', metavar='INT', type=click.IntRange(min=1))
+def main(**kwargs):
+    opts = Easy(kwargs)
+    c.batch_size = opts.batch
+    c.batch_gpu = opts.batch_gpu or opts.batch // opts.gpus
+    c.num_accumulation_rounds = c.batch_size // (c.batch_gpu * opts.gpus)
+if __name__ == "__main__":
+    main()
+`, "train.py --batch=32 --batch-gpu=8", []string{`micro-batch: --batch-gpu  # likely`, `global-batch: --batch  # sure: train.py:9`, `!per: `}},
+	"a bound in tokens that is typed": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--max-tokens", type=int, default=None, help="maximum number of tokens in a batch")
+p.add_argument("--batch-size", type=int, default=None, help="number of examples in a batch")
+p.add_argument("--update-freq", default="1")
+a = p.parse_args()
+`, "train.py --max-tokens 4096", []string{`# --max-tokens (train.py:3, the command sets 4096) bounds a batch`, `!micro-batch`}},
+	"a bound in tokens that is not typed": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--max-tokens", type=int, default=None, help="maximum number of tokens in a batch")
+p.add_argument("--batch-size", type=int, default=None, help="number of examples in a batch")
+a = p.parse_args()
+`, "train.py --batch-size 16", []string{`micro-batch: --batch-size  # likely`}},
+	"a batch of elements": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch_size", type=int, default=20)
+p.add_argument("--batch_type", type=str, default="folded", choices=["unsorted","sorted","folded","length","numel"])
+p.add_argument("--batch_bins", type=int, default=1000000)
+a = p.parse_args()
+`, "train.py --batch_type numel", []string{`# --batch_size (train.py:3, default 20) counts elements, not samples: --batch_type is numel`, `!micro-batch`}},
+	"secs": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--max-duration", type=int, default=200, help="Maximum pooled recordings duration (seconds) in a single batch.")
+a = p.parse_args()
+`, "train.py", []string{`# --max-duration (train.py:3, default 200) bounds a batch`, `!micro-batch`}},
+	"a batch of frames or samples": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch_size_per_gpu", type=int, default=20)
+p.add_argument("--batch_size_type", type=str, default="frame", choices=["frame","sample"])
+a = p.parse_args()
+`, "train.py --batch_size_type sample", []string{`micro-batch: --batch_size_per_gpu  # likely`}},
+	"tokens": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch_size", type=int, default=4096, help="batch size in tokens")
+a = p.parse_args()
+`, "train.py", []string{`# --batch_size (train.py:3, default 4096) counts tokens, not samples`, `!micro-batch`}},
+	"typed unknown": {`from lib import parse
+cfg = parse()
+for step in range(cfg.n):
+    print(f"step {step}: loss {x}")
+`, "train.py --train_batch_size 16 --gradient_accumulation_steps=4", []string{`micro-batch: --train_batch_size  # likely: the only setting with such a name; the command sets 16`, `accumulation: --gradient_accumulation_steps  # likely: the command sets 4`}},
+	"tyro subcmd": {`import tyro
+from dataclasses import dataclass
+@dataclass
+class Small:
+    batch_size: int = 4
+    accum_steps: int = 2
+@dataclass
+class Big:
+    batch_size: int = 64
+    accum_steps: int = 2
+def main(cfg): pass
+cfg = tyro.extras.subcommand_cli_from_dict({"small": Small, "big": Big})
+main(cfg)
+`, "train.py small --batch-size 8", []string{`micro-batch: [--batch-size, --batch_size]  # likely`, `accumulation: [--accum-steps, --accum_steps]`}},
+	"warmup": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+def schedule(warmup_steps):
+    print("Set warmup steps = %d" % warmup_steps)
+schedule(args.warmup)
+for epoch in range(args.epochs):
+    pass
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"terminate": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+import multiprocessing as mp
+processes = [mp.Process() for _ in range(4)]
+for epoch in range(args.epochs): pass
+for i, process in enumerate(processes):
+    print(f"Terminating process {i}...")
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"ema": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+for epoch in range(args.epochs):
+    if epoch == args.warmup:
+        print(f"Refresh EMA at epoch {epoch} with decay")
+    train()
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"ema2": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+for epoch in range(args.epochs):
+    if epoch == args.warmup:
+        print(f"Unfreezing the backbone, epoch {epoch}")
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"begin": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+for epoch in range(args.epochs):
+    logger.info(f"Beginning epoch {epoch}...")
+    for x in loader: step(x)
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"endof": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+for epoch in range(args.epochs):
+    for x in loader: step(x)
+    print("end of epoch {} (average epoch stats below)".format(epoch))
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"modules": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+for i, sub in enumerate(model.modules()):
+    print(f"Moving submodules: {i}%")
+for x in tqdm(model.children(), desc="Moving submodules"): pass
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"a bar that is not reached": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+def never_used():
+    for i, x in enumerate(tqdm(loader, desc="Training VAE")): pass
+for g in tqdm(groups, desc="Grouping examples"): pass
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"failed": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+for epoch in range(args.epochs):
+    try:
+        go()
+    except Exception as err:
+        print(f"failed with error {err}")
+    for k in range(3):
+        print(f"request failed with error {error}")
+`, "train.py", []string{`# progress: `, `!progress: `, `!metric: `}},
+	"a first value": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+ssim = evaluate(model)
+print(f"Initial ssim: {ssim:.3f}")
+for epoch in range(args.epochs):
+    print(f"epoch {epoch} done in {t}")
+`, "train.py", []string{`!metric: `, `progress: 'epoch (?P<iteration>\d+) done in'`}},
+	"resume msg": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+start_epoch = 0
+start_epoch += 1
+print(f"=> going on from epoch {start_epoch}")
+for epoch in range(start_epoch, args.epochs): train(epoch)
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"dead": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+if False:
+    for step in range(9):
+        print(f"step {step}: loss {loss}")
+def unused():
+    for step in range(9):
+        print(f"Step {step}: loss {loss}")
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"good fn": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+def train_one(epoch, loader):
+    for i, (x, y) in enumerate(loader):
+        loss = f(x)
+        if i % args.log_interval == 0:
+            print("Train Epoch: {} [{}/{}]\tLoss: {:.6f}".format(epoch, i * len(x), len(loader.dataset), loss.item()))
+def main():
+    for epoch in range(args.epochs):
+        train_one(epoch, loader)
+if __name__ == "__main__":
+    main()
+`, "train.py", []string{`progress: 'Train Epoch: (?P<iteration>\d+) \['  # sure: train.py:12`, `metric: {name: loss, `}},
+	"good class": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+class Trainer:
+    def __init__(self): self.step = 0
+    def log(self, loss):
+        print(f"step {self.step}: loss {loss:.3f}")
+    def fit(self):
+        while self.step < args.epochs:
+            self.step += 1
+            self.log(0.1)
+Trainer().fit()
+`, "train.py", []string{`progress: 'step (?P<iteration>\d+): loss'  # sure`, `metric: {name: loss`}},
+	"good hook": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+class Cb:
+    def on_train_batch_end(self, trainer, batch_idx):
+        print(f"batch {batch_idx} of {trainer.n} loss {loss}")
+Runner(Cb()).fit()
+`, "train.py", []string{`progress: 'batch (?P<iteration>\d+) of'`}},
+	"good param": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+def report(it, loss):
+    print("iter {:d} loss {:.3f}".format(it, loss))
+for n_iter, batch in enumerate(loader):
+    report(n_iter, 0.3)
+`, "train.py", []string{`progress: 'iter (?P<iteration>\d+) loss'`}},
+	"good assigned": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+for epoch in range(args.epochs):
+    for i, b in enumerate(loader):
+        it = epoch * len(loader) + i
+        logger.info(f"[it {it}] loss={loss}")
+`, "train.py", []string{`progress: '\[it (?P<iteration>\d+)\] loss='`}},
+	"good epoch only": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+for epoch in range(args.epochs):
+    loss = train()
+    print(f"Epoch {epoch+1}/{args.epochs}, loss: {loss:.4f}")
+`, "train.py", []string{`progress: 'Epoch (?P<iteration>\d+)/'`}},
+	"MetricLogger with two numbers": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+import utils
+def train_one_epoch(loader, epoch):
+    metric_logger = utils.MetricLogger(delimiter="  ")
+    header = 'Epoch: [{}/{}]'.format(epoch, args.epochs)
+    for it, (images, _) in enumerate(metric_logger.log_every(loader, 10, header)):
+        pass
+def evaluate(loader):
+    metric_logger = utils.MetricLogger(delimiter="  ")
+    for images in metric_logger.log_every(loader, 10, 'Test:'):
+        pass
+for epoch in range(args.epochs):
+    train_one_epoch(loader, epoch)
+    evaluate(loader)
+`, "train.py", []string{`progress: 'Epoch: \[\d+/\d+\]\s+\[ *(?P<iteration>\d+)/(?P<total>\d+)\]\s+eta:'  # likely`}},
+	"MetricLogger of a train epoch": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+import utils
+def train(model, loader, epoch):
+    metric_logger = utils.MetricLogger(delimiter="  ")
+    header = 'Train Epoch: [{}]'.format(epoch)
+    print_freq = 50
+    for i, (image, caption) in enumerate(metric_logger.log_every(loader, print_freq, header)):
+        pass
+for epoch in range(args.epochs): train(model, loader, epoch)
+`, "train.py", []string{`progress: 'Train Epoch: \[\d+\]\s+\[ *(?P<iteration>\d+)/(?P<total>\d+)\]\s+eta:'  # likely`}},
+	"MetricLogger with a formatted text": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+import utils
+def train_one_epoch(model, loader, epoch):
+    metric_logger = utils.MetricLogger(delimiter="  ")
+    header = f"Epoch: [{epoch}]"
+    for i, (image, target) in enumerate(metric_logger.log_every(loader, args.print_freq, header)):
+        pass
+for epoch in range(args.epochs): train_one_epoch(model, loader, epoch)
+`, "train.py", []string{`progress: 'Epoch: \[\d+\]\s+\[ *(?P<iteration>\d+)/(?P<total>\d+)\]\s+eta:'  # likely`}},
+	"metriclogger eval only": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+import utils
+def evaluate(loader):
+    metric_logger = utils.MetricLogger(delimiter="  ")
+    header = 'Test:'
+    for images in metric_logger.log_every(loader, 10, header):
+        pass
+evaluate(loader)
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"bar fmt": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+for epoch in range(args.epochs):
+    pbar = tqdm(enumerate(loader), total=9, bar_format=FMT)
+    for i, x in pbar: pass
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"good bar": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+for epoch in range(args.epochs):
+    for x in tqdm(train_loader, desc=f"epoch {epoch}"): pass
+`, "train.py", []string{`progress: '^epoch .*?: *\d+%`}},
+	"breaker": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+def check(n):
+    logger.error(f"GPU circuit breaker: {n} failures, loss nan")
+    print(f"GPU circuit breaker: {n}")
+for step in range(9):
+    check(step)
+`, "train.py", []string{`# progress: `, `!progress: `, `!metric: `}},
+	"hash": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+for iteration in range(9):
+    if args.check and iteration % args.check == 0:
+        print(f"Weight hashes match after {iteration} iterations")
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"warmup2": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--warmup", type=int, default=8)
+p.add_argument("--epochs", type=int, default=8)
+args = p.parse_args()
+
+warmup_steps = 10
+if warmup_steps > args.epochs:
+    logger.warning(f"Warmup steps ({warmup_steps}) exceed total")
+for step in range(9): pass
+`, "train.py", []string{`# progress: `, `!progress: `}},
+	"best and numbers": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", default="")
+args = p.parse_args()
+
+if args.resume: torch.load(args.resume)
+def save(state, tag):
+    torch.save(state, os.path.join(args.out, f"ckpt-{tag}.pt"))
+for epoch in range(args.epochs):
+    if best: save({"model": m, "optimizer": o}, "best")
+    save({"model": m, "optimizer": o}, str(epoch))
+`, "train.py", []string{`resume: {--resume: '{out}/ckpt-[0-9]*.pt'}`}},
+	"last and best": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", default="")
+args = p.parse_args()
+
+if args.resume: torch.load(args.resume)
+def save(state, name):
+    torch.save(state, os.path.join(args.out, name + ".pt"))
+for epoch in range(args.epochs):
+    save({"model": m, "optimizer": o}, "best")
+    save({"model": m, "optimizer": o}, "last")
+`, "train.py", []string{`resume: {--resume: '{out}/last.pt'}`}},
+	"percent": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", default="")
+args = p.parse_args()
+
+if args.resume: torch.load(args.resume)
+for epoch in range(args.epochs):
+    torch.save({"model": m, "optimizer": o}, "%s/model_%03d.tar" % (args.out, epoch))
+`, "train.py", []string{`resume: {--resume: '{out}/model_[0-9]*.tar'}`}},
+	"format": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", default="")
+args = p.parse_args()
+
+if args.resume: torch.load(args.resume)
+path = "{}/epoch={}.ckpt"
+for epoch in range(args.epochs):
+    torch.save({"model": m, "optimizer": o}, path.format(args.out, epoch))
+`, "train.py", []string{`resume: {--resume: '{out}/epoch=[0-9]*.ckpt'}`}},
+	"sub dir": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", default="")
+args = p.parse_args()
+
+from pathlib import Path
+if args.resume: torch.load(args.resume)
+run = Path(args.out) / "runs" / "exp"
+w = run / "weights"
+for epoch in range(args.epochs):
+    torch.save({"model": m, "optimizer": o}, w / f"epoch{epoch}.pt")
+`, "train.py", []string{`resume: {--resume: '{out}/runs/exp/weights/epoch[0-9]*.pt'}`}},
+	"step dir": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", default="")
+args = p.parse_args()
+
+if args.resume: torch.load(args.resume)
+for step in range(args.epochs):
+    d = os.path.join(args.out, "checkpoints", f"step-{step}")
+    torch.save({"model": m, "optimizer": o}, os.path.join(d, "state.pt"))
+`, "train.py", []string{`resume: {--resume: '{out}/checkpoints/step-[0-9]*/state.pt'}`}},
+	"computed dir": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", default="")
+args = p.parse_args()
+
+if args.resume: torch.load(args.resume)
+folder = make_run_folder(args)
+for step in range(args.epochs):
+    torch.save({"model": m, "optimizer": o}, os.path.join(folder, "state.pt"))
+`, "train.py", []string{`# resume: {--resume: '*/state.pt'}`, `!resume: `}},
+	"nargs? flag": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", nargs="?", const=True, default=False)
+args = p.parse_args()
+
+if args.resume: find_latest_and_load()
+for step in range(args.epochs):
+    torch.save({"model": m, "optimizer": o}, os.path.join(args.out, "state.pt"))
+`, "train.py", []string{`# the option --resume (train.py:6, default False) takes a value or none`, `!resume: `}},
+	"nargs? path": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", nargs="?", const="auto", default=None)
+args = p.parse_args()
+
+if isinstance(args.resume, str) and os.path.isfile(args.resume): torch.load(args.resume)
+for step in range(args.epochs):
+    torch.save({"model": m, "optimizer": o}, os.path.join(args.out, "state.pt"))
+`, "train.py", []string{`resume: {--resume: '{out}/state.pt'}`}},
+	"store_true": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", action="store_true")
+args = p.parse_args()
+
+if args.resume: torch.load(os.path.join(args.out, "state.pt"))
+for step in range(args.epochs):
+    torch.save({"model": m, "optimizer": o}, os.path.join(args.out, "state.pt"))
+`, "train.py", []string{`resume: {from: '{out}/state.pt', set: {--resume: true}}`}},
+	"restores ckpt args": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", default="")
+args = p.parse_args()
+
+if args.resume:
+    ckpt = torch.load(args.resume)
+    args = ckpt["args"]
+for step in range(args.epochs):
+    torch.save({"model": m, "optimizer": o, "args": args}, os.path.join(args.out, "state.pt"))
+`, "train.py", []string{`resume: none  # sure: train.py:11 takes all options of a resumed run, the batch too`}},
+	"restores vars update": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", default="")
+args = p.parse_args()
+
+import json
+def load_options(args):
+    vars(args).update(json.load(open(args.resume + ".json")))
+if args.resume:
+    load_options(args)
+    torch.load(args.resume)
+for step in range(args.epochs):
+    torch.save({"model": m, "optimizer": o, "args": args}, os.path.join(args.out, "state.pt"))
+`, "train.py", []string{`resume: none  # sure: train.py:11 takes all options`}},
+	"restores but keeps batch": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", default="")
+args = p.parse_args()
+
+if args.resume:
+    bs = args.batch_size
+    ckpt = torch.load(args.resume)
+    args = ckpt["args"]
+    args.batch_size = bs
+for step in range(args.epochs):
+    torch.save({"model": m, "optimizer": o, "args": args}, os.path.join(args.out, "state.pt"))
+`, "train.py", []string{`resume: {--resume: '{out}/state.pt'}`}},
+	"reads epoch only": {`import argparse, torch, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--epochs", type=int, default=8)
+p.add_argument("--resume", default="")
+args = p.parse_args()
+
+if args.resume:
+    ckpt = torch.load(args.resume)
+    args.start_epoch = ckpt["epoch"] + 1
+    model.load_state_dict(ckpt["model"])
+for step in range(args.epochs):
+    torch.save({"model": m, "optimizer": o, "args": args}, os.path.join(args.out, "state.pt"))
+`, "train.py", []string{`resume: {--resume: '{out}/state.pt'}`}},
+}
+
+func TestSiblings(t *testing.T) {
+	for name, tt := range siblings {
+		t.Run(name, func(t *testing.T) { drafted(t, map[string]string{"train.py": tt.source}, "python "+tt.args, tt.want) })
+	}
+}
