@@ -36,6 +36,26 @@ func TestScriptFiles(t *testing.T) {
 		site + "ultralytics/cfg/__init__.py": "",
 		site + "dev.pth":                     "# a comment\nimport os\n../../../../dev\n\n", "dev/mine/run.py": "",
 	})
+	for name, program := range map[string]string{
+		"venv/bin/fit":       "import sys\nfrom mine.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n",
+		"venv/bin/fit-old":   "from pkg_resources import load_entry_point\nload_entry_point('mine', 'console_scripts', 'fit-old')()\n",
+		"venv/bin/fit-found": "import sys\nfrom other.fit import main as run\nsys.exit(run())\n",
+		"venv/bin/fit-near":  "from near.fit import main\n",
+		"venv/bin/fit-none":  "from nowhere.fit import main\n",
+	} {
+		write(t, root, map[string]string{name: "#!" + root + "/venv/bin/python\n" + program})
+	}
+	write(t, root, map[string]string{
+		"venv/pyvenv.cfg": "", "near/fit.py": "def main(): pass\n", "dev/mine/__init__.py": "",
+		"dev/mine/cli/__init__.py": "from .main import main\n", "dev/mine/cli/main.py": "def main(): pass\n",
+		site + "mine-1.dist-info/entry_points.txt": "[console_scripts]\nfit-old = mine.run:main\n",
+		site + "pkg_resources/__init__.py":         "def load_entry_point(): pass\n",
+		site + "__editable__.other-1.pth":          "import __editable___other_1_finder; __editable___other_1_finder.install()\n",
+		site + "__editable___other_1_finder.py":    "MAPPING: dict[str, str] = {'other': '" + root + "/found/other'}\n",
+		"found/other/__init__.py":                  "", "found/other/fit.py": "def main(): pass\n",
+		"moved/pyvenv.cfg": "", "moved/bin/fit": "#!/was/here/bin/python\nfrom own.fit import main\n",
+		"moved/lib/python3.12/site-packages/own/fit.py": "def main(): pass\n",
+	})
 	for _, tt := range []struct{ command, want string }{
 		{"python ../train.py", "train.py"},
 		{"python none.py", "work/none.py"},
@@ -53,6 +73,12 @@ func TestScriptFiles(t *testing.T) {
 		{"python -m pkg..train", ""},
 		{"../venv/bin/torchrun -m litgpt.finetune", site + "litgpt/finetune.py"},
 		{"../venv/bin/yolo train", "venv/bin/yolo " + site + "ultralytics/cfg/__init__.py"},
+		{"../venv/bin/fit --x", "venv/bin/fit dev/mine/cli/__init__.py dev/mine/cli/main.py"}, // handed on by a package
+		{"../venv/bin/fit-old", "venv/bin/fit-old dev/mine/run.py"},                           // by its entry_points.txt
+		{"../venv/bin/fit-found", "venv/bin/fit-found found/other/fit.py"},                    // by setuptools' finder
+		{"../venv/bin/fit-near", "venv/bin/fit-near near/fit.py"},                             // beside the environment
+		{"../moved/bin/fit", "moved/bin/fit moved/lib/python3.12/site-packages/own/fit.py"},   // its Python is not there
+		{"../venv/bin/fit-none", "venv/bin/fit-none"},
 		{"env PATH=" + root + "/venv/bin yolo train", "venv/bin/yolo " + site + "ultralytics/cfg/__init__.py"},
 	} {
 		prog, err := command.Program(strings.Fields(tt.command), nil, filepath.Join(root, "work"))
