@@ -30,6 +30,14 @@ for step in range(9):
     loss = criterion(a, t[:b]) / accum
     print(f"step {step} loss {loss}")
 `, "train.py", []string{`micro-batch: --batch-size  # sure: train.py:10 takes`, `!global-batch`}},
+	"rows": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--accum", type=int, default=2)
+args = p.parse_args()
+rows = x.view(args.batch_size, -1).numel() // args.accum
+cut = len(x[:args.batch_size]) // args.accum
+`, "train.py", []string{`micro-batch: --batch-size  # `, `!global-batch`}},
 	"nested bracket": {`import argparse, torch
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)
