@@ -50,12 +50,10 @@ func training(o options.Option) bool {
 
 var (
 	deprecated = lazy.MustCompile(`(?i)\bdeprecated\b|no longer|\bunused\b|\bobsolete\b|\bis ignored\b|has no effect`)
-	totalHelp  = lazy.MustCompile(`(?i)\b(total|global|effective|overall|whole)\b|\b(all|across|over) (the )?(gpus?|` +
-		`devices|ranks|processes|cards)\b`)
-	effective = lazy.MustCompile(`(?i)\b(effective|global|accumulat\w+)\b|per (optimi[sz]er|weight|parameter) (step|update)`)
-	allRanks  = lazy.MustCompile(`(?i)\b(all|across|over) (the |all )?(gpus?|devices|ranks|processes|cards|workers)\b`)
-	perHelp   = lazy.MustCompile(`(?i)\b(per|each|one|a single|on a) [\w-]*(gpu|device|rank|process|card|worker)\b|micro`)
-	perName   = lazy.MustCompile(`micro|per_(gpu|device|rank)|^batch_(gpu|device|rank)$|(gpu|device|local)_batch|` +
+	effective  = lazy.MustCompile(`(?i)\b(effective|global|accumulat\w+)\b|per (optimi[sz]er|weight|parameter) (step|update)`)
+	allRanks   = lazy.MustCompile(`(?i)\b(all|across|over) (the |all )?(gpus?|devices|ranks|processes|cards|workers)\b`)
+	perHelp    = lazy.MustCompile(`(?i)\b(per|each|one|a single|on a) [\w-]*(gpu|device|rank|process|card|worker)\b|micro`)
+	perName    = lazy.MustCompile(`micro|per_(gpu|device|rank)|^batch_(gpu|device|rank)$|(gpu|device|local)_batch|` +
 		`per_(gpu|device)_batch|(samples|imgs|images)_per_gpu`)
 )
 

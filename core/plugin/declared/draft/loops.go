@@ -20,44 +20,46 @@ func (d *drafting) reached() map[*file][]bool {
 	for _, f := range d.files {
 		d.live[f] = make([]bool, len(f.Statements))
 	}
-	seen := map[string]bool{}
-	var queue []defined
-	var enter func(f *file, from, to int)
-	enter = func(f *file, from, to int) {
-		for i := from; i < to; i++ {
-			if d.live[f][i] {
-				continue
-			}
-			s := f.Statements[i]
-			if def, ok := f.Definition(s); ok && !d.reaches(f, i, def, seen) {
-				_, end := f.Block(i)
-				i = end - 1
-				continue
-			}
-			if never(f.Of(s.Range)) {
-				_, end := f.Block(i)
-				i = end - 1
-				continue
-			}
-			d.live[f][i] = true
-			for _, name := range f.words(s) {
-				if !seen[name] {
-					seen[name] = true
-					queue = append(queue, d.definitions()[name]...)
-				}
+	r := &reaching{drafting: d, seen: map[string]bool{}}
+	for _, f := range d.files {
+		r.enter(f, 0, len(f.Statements))
+	}
+	for len(r.queue) > 0 {
+		next := r.queue[0]
+		r.queue = r.queue[1:]
+		_, end := next.f.Block(next.statement)
+		r.enter(next.f, next.statement, max(end, next.statement+1))
+	}
+	return d.live
+}
+
+// reaching is which names were seen in code that is reached, and which of the project's definitions are still to be read.
+type reaching struct {
+	*drafting
+	seen  map[string]bool
+	queue []defined
+}
+
+// enter marks statements, but not those of functions whose names were not seen, and of branches that are never taken.
+func (r *reaching) enter(f *file, from, to int) {
+	for i := from; i < to; i++ {
+		if r.live[f][i] {
+			continue
+		}
+		s := f.Statements[i]
+		if def, ok := f.Definition(s); ok && !r.reaches(f, i, def, r.seen) || never(f.Of(s.Range)) {
+			_, end := f.Block(i)
+			i = max(i, end-1)
+			continue
+		}
+		r.live[f][i] = true
+		for _, name := range f.words(s) {
+			if !r.seen[name] {
+				r.seen[name] = true
+				r.queue = append(r.queue, r.definitions()[name]...)
 			}
 		}
 	}
-	for _, f := range d.files {
-		enter(f, 0, len(f.Statements))
-	}
-	for len(queue) > 0 {
-		next := queue[0]
-		queue = queue[1:]
-		_, end := next.f.Block(next.statement)
-		enter(next.f, next.statement, max(end, next.statement+1))
-	}
-	return d.live
 }
 
 // reaches reports whether a definition is reached: its name was seen, or it is a method of a class that is.

@@ -30,7 +30,6 @@ var (
 		`_per_|\blen\b`)
 	ofTotal    = lazy.MustCompile(`(?i)(/|\bof)\s*$`) // before a total
 	totalSteps = lazy.MustCompile(`(?i)(^|[._])((max|total|num|n)_?)?(train_)?(steps|iters|niters?|iterations|updates)$`)
-	trainish   = lazy.MustCompile(`(?i)train|fit|main|optimi|epoch|run`)
 	evalish    = lazy.MustCompile(`(?i)\bdef \w*(eval|valid|test|infer|sample|generate)\w*|(valid|val|test|` +
 		`eval)_?(loader|dataloader|iter)`)
 )
@@ -111,19 +110,21 @@ func (d *drafting) steps(m *message) (score, at int) {
 			score, at = s, i
 		}
 	}
-	if at < 0 || m.vague(at) {
+	if at < 0 || m.vague(at) || slices.ContainsFunc(m.pieces, func(p piece) bool { return noStep.MatchString(p.text) }) {
 		return 0, -1
 	}
-	score += 10 * min(2, m.loops)
+	return score + m.likeness(), at
+}
+
+// likeness is how much a message is like one that is printed at each step of the training.
+func (m *message) likeness() (score int) {
+	score = 10 * min(2, m.loops)
 	text := ""
 	for _, p := range m.pieces {
 		text += p.text + " " + p.field + " "
 	}
 	if regexp.MustCompile(`(?i)loss`).MatchString(text) {
 		score += 10
-	}
-	if slices.ContainsFunc(m.pieces, func(p piece) bool { return noStep.MatchString(p.text) }) {
-		return 0, -1
 	}
 	if evalish.MatchString(m.scope) || regexp.MustCompile(`(?i)\b(test|eval|val|valid|validation|schedul|initial)`).
 		MatchString(text) {
@@ -135,7 +136,7 @@ func (d *drafting) steps(m *message) (score, at int) {
 	if m.bar {
 		score -= 15
 	}
-	return score, at
+	return score
 }
 
 var (
@@ -364,13 +365,8 @@ func (d *drafting) metric(all []message) {
 			}
 			label := regexp.MustCompile(`[\w@ -]+$`).FindString(strings.TrimRight(before, " :=\t"))
 			label = strings.TrimSpace(label[strings.LastIndexAny(label, "\n")+1:])
-			s, dir := 0, ""
-			switch {
-			case lower.MatchString(p.field) || lower.MatchString(label):
-				s, dir = 20, "minimise"
-			case higher.MatchString(p.field) || higher.MatchString(label):
-				s, dir = 18, "maximise"
-			default:
+			s, dir := better(p.field, label)
+			if s == 0 {
 				continue
 			}
 			about := p.field + " " + label + " " + evalish.FindString(m.scope)
@@ -411,6 +407,17 @@ func (d *drafting) metric(all []message) {
 	d.Signs = append(d.Signs, Sign{"metric", pattern})
 	d.add(sure+d.place(m.f, m.token)+" prints it", "metric: {name: %s, pattern: %s, direction: %s}", scalar(name), quoted(pattern),
 		direction)
+}
+
+// better is how likely an expression with this label is a figure, and which of its values are the better ones.
+func better(field, label string) (score int, direction string) {
+	switch {
+	case lower.MatchString(field) || lower.MatchString(label):
+		return 20, "minimise"
+	case higher.MatchString(field) || higher.MatchString(label):
+		return 18, "maximise"
+	}
+	return 0, ""
 }
 
 // noFigure matches what stands before a number that is no result: the code of an error, a limit, a first value.
@@ -473,7 +480,46 @@ func (d *drafting) confirm(all []message) {
 			break
 		}
 	}
+	if at, pattern := d.confirmWhole(all); pattern != "" {
+		d.Signs = append(d.Signs, Sign{"confirm global-batch", pattern})
+		parts = append(parts, "global-batch: "+quoted(pattern))
+		where = strings.TrimPrefix(where+", "+at, ", ")
+	}
 	if len(parts) > 0 {
 		d.add(sure+where+" prints it", "confirm: {%s}", strings.Join(parts, ", "))
 	}
 }
+
+// confirmWhole is how the program prints how many samples a step has: a number that it makes by multiplying the
+// micro-batch by the accumulation. An attempt that prints another one is another training.
+func (d *drafting) confirmWhole(all []message) (where, pattern string) {
+	if d.micro == nil || d.accum == nil {
+		return "", ""
+	}
+	micro, accum := d.reads(d.micro, nil), d.reads(d.accum, nil)
+	product := func(text string) bool {
+		return strings.Contains(text, "*") && !strings.ContainsAny(text, "/%") && micro.in(text) && accum.in(text)
+	}
+	for n := range all {
+		m := &all[n]
+		if m.loops > 0 || m.condition != "" {
+			continue
+		}
+		for i, p := range m.pieces {
+			text := p.field
+			if name := counter.FindString(text); name == text && name != "" {
+				if b := m.f.binding(name, m.statement); b >= 0 {
+					a, _ := m.f.Assigns(m.f.Statements[b])
+					text = m.f.Of(a.Value)
+				}
+			}
+			if product(text) && !m.vague(i) {
+				return d.place(m.f, m.token), m.pattern(map[int]string{i: wholeCount})
+			}
+		}
+	}
+	return "", ""
+}
+
+// wholeCount is a number that may have commas, but does not end with one.
+const wholeCount = `(?P<value>\d[\d,]*\d|\d)`
