@@ -221,7 +221,8 @@ func (d *drafting) loads1(f *file, c python.Call, r *reading) bool {
 	return false
 }
 
-// slices reports whether a statement cuts so many samples out of something: data[i:i + batch_size], y[:args.batch_size].
+// slices reports whether a statement cuts so many samples out of something: data[i:i + batch_size],
+// y[:args.batch_size].
 func (d *drafting) slices(f *file, s python.Statement, r *reading) bool {
 	for t := s.First; t < s.End; t++ {
 		if !f.Is(t, "[") || f.Tokens[t].Pair < 0 {
@@ -303,7 +304,8 @@ func (f *file) operations(s python.Statement) (all []operation) {
 }
 
 // noBatch are names of quotients that are no batch.
-var noBatch = lazy.MustCompile(`(?i)(^|_)(lr|learning_rate|warmup|epochs?|loss|interval|log|decay|iters?|len|total_steps|` +
+var noBatch = lazy.MustCompile(`(?i)(^|_)(lr|learning_rate|warmup|epochs?|loss|interval|log|decay|iters?|len|` +
+	`total_steps|` +
 	`steps_per_epoch|max_steps)(_|$)`)
 
 // splits is where the program divides the batch size by the accumulation, or "": then it is the global batch. What is
