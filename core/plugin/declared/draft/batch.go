@@ -145,6 +145,9 @@ func (d *drafting) findMicro() (micro *setting, why, doubt string) {
 func (d *drafting) divides(s *setting, others []setting) string {
 	by := d.reads(s, others)
 	for _, f := range d.files {
+		if !by.mayBe(f) {
+			continue
+		}
 		for _, st := range f.Statements {
 			for _, o := range f.operations(st) {
 				if strings.HasPrefix(o.op, "/") && by.in(f.Of(o.right)) && !by.in(f.Of(o.left)) {
@@ -381,6 +384,9 @@ func (d *drafting) derived() (global *setting, number, where string) {
 	all := d.settings()
 	by := d.reads(d.micro, all)
 	for _, f := range d.files {
+		if !by.mayBe(f) {
+			continue
+		}
 		for i, s := range f.Statements {
 			a, ok := f.Assigns(s)
 			if !ok || !quotient.MatchString(a.Name) {
@@ -561,6 +567,9 @@ var batchVariable = lazy.MustCompile(`(?i)batch|\bbs\b|_bs$|^bs`)
 func (d *drafting) divided(s *setting) string {
 	reading := d.reads(s, nil)
 	for _, f := range d.files {
+		if !reading.mayBe(f) {
+			continue
+		}
 		for _, st := range f.Statements {
 			text := f.Of(st.Range)
 			if !reading.in(text) {

@@ -124,6 +124,8 @@ type drafting struct {
 	calls   map[string][]call
 	growing map[string]bool
 
+	readings map[string]*reading
+
 	saves     []save
 	searched  bool // for saves
 	savedHint entry

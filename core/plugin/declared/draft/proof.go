@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +20,21 @@ const (
 // A reading is a setting as the code reads it: by its attribute, and by the variables that it is handed on in.
 type reading struct {
 	direct *regexp.Regexp // .batch_size, ["batch_size"]
+	last   string         // the name that direct has
 	names  map[string]bool
+}
+
+// mayBe reports whether a file has one of the names at all: most have not.
+func (r *reading) mayBe(f *file) bool {
+	if strings.Contains(f.Text, r.last) {
+		return true
+	}
+	for name := range r.names {
+		if strings.Contains(f.Text, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // in reports whether a text reads the setting.
@@ -50,10 +65,18 @@ var (
 func (d *drafting) reads(s *setting, others []setting) *reading {
 	dest := cond(s.Dest != "", s.Dest, bare(long(s.Option)))
 	last := lastPart(dest)
-	r := &reading{names: map[string]bool{}}
+	r := &reading{names: map[string]bool{}, last: last}
 	same := slices.ContainsFunc(others, func(o setting) bool {
 		return o.place != s.place && lastPart(cond(o.Dest != "", o.Dest, bare(long(o.Option)))) == last
 	})
+	id := fmt.Sprint(s.place, same)
+	if d.readings[id] != nil {
+		return d.readings[id]
+	}
+	if d.readings == nil {
+		d.readings = map[string]*reading{}
+	}
+	d.readings[id] = r
 	switch parts := strings.Split(dest, "."); {
 	case same && len(parts) > 1:
 		r.direct = regexp.MustCompile(`\b` + regexp.QuoteMeta(parts[len(parts)-2]) + `['"\])]*[.\[(]+['"]?` +
@@ -84,6 +107,9 @@ func (d *drafting) handOn(r *reading) (more bool) {
 		}
 	}
 	for _, f := range d.files {
+		if !r.mayBe(f) {
+			continue
+		}
 		for _, s := range f.Statements {
 			if !r.in(f.Of(s.Range)) {
 				continue
@@ -170,6 +196,9 @@ var (
 func (d *drafting) feeds(r *reading) string {
 	slice := ""
 	for _, f := range d.files {
+		if !r.mayBe(f) {
+			continue
+		}
 		for i, s := range f.Statements {
 			text := f.Of(s.Range)
 			if !r.in(text) || d.evaluates(f, i) {
@@ -316,6 +345,9 @@ func (d *drafting) splits() string {
 	}
 	micro, accum := d.reads(d.micro, nil), d.reads(d.accum, nil)
 	for _, f := range d.files {
+		if !micro.mayBe(f) || !accum.mayBe(f) {
+			continue
+		}
 		for _, s := range f.Statements {
 			a, assigns := f.Assigns(s)
 			if assigns && noBatch.MatchString(lastPart(a.Name)) {
@@ -377,6 +409,9 @@ func (d *drafting) multiplies() string {
 	}
 	micro, accum := d.reads(d.micro, nil), d.reads(d.accum, nil)
 	for _, f := range d.files {
+		if !micro.mayBe(f) || !accum.mayBe(f) {
+			continue
+		}
 		for _, s := range f.Statements {
 			if text := f.Of(s.Range); !micro.in(text) || !accum.in(text) {
 				continue
