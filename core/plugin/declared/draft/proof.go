@@ -417,6 +417,9 @@ func (d *drafting) multiplies() string {
 				continue
 			}
 			for _, o := range f.operations(s) {
+				for o.left.First-1 > s.First && f.Is(o.left.First-1, "*") { // a * ranks * b
+					o.left.First = f.operand(o.left.First-1, -1).First
+				}
 				l, r := f.Of(o.left), f.Of(o.right)
 				if o.op == "*" && (micro.in(l) && accum.in(r) || accum.in(l) && micro.in(r)) {
 					return d.place(f, o.at)
