@@ -50,9 +50,9 @@ func training(o options.Option) bool {
 }
 
 var (
-	deprecated = lazy.MustCompile(`(?i)\bdeprecated\b|no longer|\bunused\b|\bobsolete\b|\bis ignored\b|has no effect`)
-	effective  = lazy.MustCompile(`(?i)\b(effective|global|accumulat\w+)\b|per (optimi[sz]er|weight|` +
-		`parameter) (step|update)`)
+	deprecated = lazy.MustCompile(`(?i)\bdeprecated\b|no longer|\bunused\b|\bobsolete\b|\bis ignored\s*([.;)]|$)|has no effect`)
+	effective  = lazy.MustCompile(`(?i)\b(effective|global)\b|\b(after|with|including) (gradient )?accumulation|` +
+		`per (optimi[sz]er|weight|parameter) (step|update)`)
 	allRanks = lazy.MustCompile(`(?i)\b(all|across|over) (the |all )?(gpus?|devices|ranks|processes|cards|workers)\b`)
 	perHelp  = lazy.MustCompile(`(?i)\b(per|each|one|a single|on a) [\w-]*(gpu|device|rank|process|card|worker)\b|micro`)
 	perName  = lazy.MustCompile(`micro|per_(gpu|device|rank)|^batch_(gpu|device|rank)$|(gpu|device|local)_batch|` +
@@ -276,7 +276,7 @@ func (d *drafting) counts(micro *setting) string {
 					long(s.Option)+" is "+s.Default+" ("+d.from(&s)+")")
 			}
 		case budget.MatchString(name) && value != "0" && !notTraining.MatchString(name) &&
-			(s.typed || strings.Contains(strings.ToLower(s.Help+name), "batch")):
+			(strings.Contains(strings.ToLower(s.Help+name), "batch") || s.typed && (!micro.Known || micro.Default == "None")):
 			return fmt.Sprintf("%s (%s) bounds a batch by what is in it, so that %s does not tell how many samples a step has. "+
 				"launch does not change it", long(s.Option), d.from(&s), long(micro.Option))
 		}

@@ -38,6 +38,21 @@ args = p.parse_args()
 rows = x.view(args.batch_size, -1).numel() // args.accum
 cut = len(x[:args.batch_size]) // args.accum
 `, "train.py", []string{`micro-batch: --batch-size  # `, `!global-batch`}},
+	"frames of a clip": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8, help="clips of one step; is ignored if --packed is set")
+p.add_argument("--max_frames", type=int, default=64)
+`, "train.py --max_frames 16", []string{`micro-batch: --batch-size  # `}},
+	"before the accumulation": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8, help="samples before gradient accumulation")
+p.add_argument("--accum", type=int, default=2)
+`, "train.py", []string{`micro-batch: --batch-size  # `, `accumulation: --accum`}},
+	"after the accumulation": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8, help="effective batch size")
+p.add_argument("--accum", type=int, default=2)
+`, "train.py", []string{`!micro-batch`, `# the help of --batch-size`}},
 	"nested bracket": {`import argparse, torch
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)
