@@ -53,6 +53,14 @@ p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8, help="effective batch size")
 p.add_argument("--accum", type=int, default=2)
 `, "train.py", []string{`!micro-batch`, `# the help of --batch-size`}},
+	"no number of passes": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--accumulation", choices=["auto", "none"])
+p.add_argument("--grad_accum", type=str2bool, default=None)
+p.add_argument("--accumulate", action="store_true")
+p.add_argument("--accum", type=float, default=None)
+`, "train.py", []string{`micro-batch: --batch-size  # `, `!accumulation: `}},
 	"nested bracket": {`import argparse, torch
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)
