@@ -1,8 +1,9 @@
 // Package draft writes the first version of a declaration: it reads a command and its script, and runs nothing.
 //
-// Each line that it found has a comment with the file and line of the source, and with how sure it is: proof.go looks for
-// what the code does with a setting, loops.go for what the training loop prints, restore.go for what a resume restores.
-// What it could not find, or is less than likely, is a line that is commented out, and an entry of [Draft.Missing].
+// Each line that it found has a comment with the file and line of the source, and with how sure it is: proof.go looks
+// for what the code does with a setting, loops.go for what the training loop prints, restore.go for what a resume
+// restores. What it could not find, or is less than likely, is a line that is commented out, and an entry of
+// [Draft.Missing].
 package draft
 
 import (
