@@ -345,10 +345,12 @@ func (a *Argv) Add(path string, values ...string) error {
 	return a.accept(slices.Insert(slices.Clone(a.args), at, add...), path, values)
 }
 
-// firstPair is where the first pair KEY VALUE stands: of those that are declared, or the first of the positional arguments
-// before it; -1 where there is none.
+// firstPair is where the first pair KEY VALUE stands: of those that are declared, or the first of the positional
+// arguments before it; -1 where there is none.
 func (a *Argv) firstPair() int {
-	if !slices.ContainsFunc(a.options, func(o Option) bool { return len(o.Names) > 0 && !strings.HasPrefix(o.Names[0], "-") }) {
+	if !slices.ContainsFunc(a.options, func(o Option) bool {
+		return len(o.Names) > 0 && !strings.HasPrefix(o.Names[0], "-")
+	}) {
 		return -1
 	}
 	for _, t := range a.tokens {

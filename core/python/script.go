@@ -31,7 +31,8 @@ func Files(prog command.Prog, env []string) []string {
 			return nil
 		}
 		roots := Of(prog, env).roots(filepath.Dir(prog.File))
-		if venv := filepath.Dir(filepath.Dir(prog.File)); environment(venv) { // the project around it, installed for development
+		// the project around it, installed for development
+		if venv := filepath.Dir(filepath.Dir(prog.File)); environment(venv) {
 			roots = append(roots, filepath.Dir(venv), filepath.Join(filepath.Dir(venv), "src"))
 		}
 		return append([]string{prog.File}, entries(prog.File, roots)...)

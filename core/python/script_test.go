@@ -37,8 +37,9 @@ func TestScriptFiles(t *testing.T) {
 		site + "dev.pth":                     "# a comment\nimport os\n../../../../dev\n\n", "dev/mine/run.py": "",
 	})
 	for name, program := range map[string]string{
-		"venv/bin/fit":       "import sys\nfrom mine.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n",
-		"venv/bin/fit-old":   "from pkg_resources import load_entry_point\nload_entry_point('mine', 'console_scripts', 'fit-old')()\n",
+		"venv/bin/fit": "import sys\nfrom mine.cli import main\nif __name__ == '__main__':\n    sys.exit(main())\n",
+		"venv/bin/fit-old": "from pkg_resources import load_entry_point\nload_entry_point('mine', 'console_scripts', " +
+			"'fit-old')()\n",
 		"venv/bin/fit-found": "import sys\nfrom other.fit import main as run\nsys.exit(run())\n",
 		"venv/bin/fit-near":  "from near.fit import main\n",
 		"venv/bin/fit-none":  "from nowhere.fit import main\n",
@@ -50,9 +51,10 @@ func TestScriptFiles(t *testing.T) {
 		"dev/mine/cli/__init__.py": "from .main import main\n", "dev/mine/cli/main.py": "def main(): pass\n",
 		site + "mine-1.dist-info/entry_points.txt": "[console_scripts]\nfit-old = mine.run:main\n",
 		site + "pkg_resources/__init__.py":         "def load_entry_point(): pass\n",
-		site + "__editable__.other-1.pth":          "import __editable___other_1_finder; __editable___other_1_finder.install()\n",
-		site + "__editable___other_1_finder.py":    "MAPPING: dict[str, str] = {'other': '" + root + "/found/other'}\n",
-		"found/other/__init__.py":                  "", "found/other/fit.py": "def main(): pass\n",
+		site + "__editable__.other-1.pth": "import __editable___other_1_finder; " +
+			"__editable___other_1_finder.install()\n",
+		site + "__editable___other_1_finder.py": "MAPPING: dict[str, str] = {'other': '" + root + "/found/other'}\n",
+		"found/other/__init__.py":               "", "found/other/fit.py": "def main(): pass\n",
 		"moved/pyvenv.cfg": "", "moved/bin/fit": "#!/was/here/bin/python\nfrom own.fit import main\n",
 		"moved/lib/python3.12/site-packages/own/fit.py": "def main(): pass\n",
 	})

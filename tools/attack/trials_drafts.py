@@ -227,3 +227,43 @@ installed("by setuptools' finder", "import sys\nfrom toy.train import main\nsys.
 installed("by its entry point", "from importlib.metadata import distribution\nload_entry_point('toy', 'console_scripts', 'fit')()\n", {
     "SITE/toy-1.dist-info/entry_points.txt": "[console_scripts]\nfit = toy.train:main\n", "SITE/toy.pth": "BOX/src\n", "src/toy/__init__.py": ""}, "src/toy/train.py")
 installed("beside its environment", "import sys\nfrom toy.train import main\nsys.exit(main())\n", {"work/toy/__init__.py": ""}, "work/toy/train.py")
+
+
+# nanoGPT, and those that took it over.
+GPT = """
+import os, pickle, sys, zipfile
+out_dir = "out"
+init_from = "scratch"
+batch_size = 8
+gradient_accumulation_steps = 2
+block_size = 16
+max_iters = 9
+eval_interval = 3
+exec(open("configurator.py").read())
+os.makedirs(out_dir, exist_ok=True)
+state = os.path.join(out_dir, "ckpt.pt")
+iter_num = 0
+if init_from == "resume":
+    iter_num = pickle.loads(zipfile.ZipFile(state).read("archive/data.pkl"))["iter_num"]
+while iter_num < max_iters:
+    if iter_num and iter_num % eval_interval == 0:
+        with zipfile.ZipFile(state, "w") as z:
+            z.writestr("archive/data.pkl", pickle.dumps({"iter_num": iter_num}))
+            z.writestr("archive/version", "3\\n")
+        print(f"step {iter_num}: train loss 1.0, val loss 1.0", flush=True)
+    if iter_num == 5 and batch_size > 4:
+        sys.exit("torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB")
+    print(LINE, flush=True)
+    iter_num += 1
+"""
+for name, line in {"nanoGPT": "f'iter {iter_num}: loss 1.0, time 5ms'", "llama2.c": "f'{iter_num} | loss 1.0 | lr 1e-4 | 5ms'",
+                   "without the word": "f'{iter_num}: loss 1.0'"}.items():
+    def row(line):
+        def _(box):
+            box.write("work/train.py", GPT.replace("LINE", line).lstrip())
+            box.write("work/configurator.py", "import sys\nfor arg in sys.argv[1:]:\n    key, value = arg[2:].split('=')\n"
+                                              "    globals()[key] = type(globals()[key])(value)\n")
+            done = box.launch("--device", "cpu", "--", PYTHON, "train.py", "--batch_size=8")
+            need(done.code == 0 and "resumes from ckpt.pt" in done.err and "succeeded" in done.err, repr(done))
+        return _
+    trial("D", f"a program with nanoGPT's settings goes on, and succeeds, whatever its line of a step: {name}")(row(line))

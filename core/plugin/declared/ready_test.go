@@ -117,3 +117,27 @@ func TestReadyTrainers(t *testing.T) {
 		}
 	}
 }
+
+// llama2.c has nanoGPT's settings and states, and another line of a step.
+func TestNanoGPTSteps(t *testing.T) {
+	d, err := readReady("nanogpt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := regexp.MustCompile(string(d.Progress))
+	for line, want := range map[string]string{
+		"iter 12: loss 3.1415, time 5.00ms, mfu 1.00%":                      "12",
+		"12 | loss 3.1415 | lr 5.000000e-04 | 50.00ms | mfu 1.00%":          "12",
+		"step 12: train loss 3.1, val loss 3.2":                             "",
+		"breaks down as: 4 grad accum steps * 1 processes * 128 batch size": "",
+		"loss 3.1 | 12 | loss 3.2":                                          "",
+	} {
+		got := ""
+		if m := step.FindStringSubmatch(line); m != nil {
+			got = m[step.SubexpIndex("iteration")]
+		}
+		if got != want {
+			t.Errorf("%q: step %q, want %q", line, got, want)
+		}
+	}
+}

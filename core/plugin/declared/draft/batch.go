@@ -19,7 +19,8 @@ var (
 		`cache|log|encode|embed|queue|prefetch|rollout|buffer|replay|ppo_mini`)
 	microWish = wish{`per_device_train_batch_size`,
 		`train_micro_batch_size_per_gpu|micro_?batch(_?size)?(_per_(gpu|device|rank))?|micro_bs|mbs|micro_train_batch_size`,
-		`batch(_?size)?_per_(gpu|device|rank|card)|batch_(gpu|device|rank)|(gpu|device|local)_batch_size|per_(gpu|device)_batch_size|samples_per_gpu|` +
+		`batch(_?size)?_per_(gpu|device|rank|card)|batch_(gpu|device|rank)|(gpu|device|local)_batch_size|per_(gpu|` +
+			`device)_batch_size|samples_per_gpu|` +
 			`imgs_per_gpu|images_per_gpu`, `(ims|imgs|images)_per_batch`,
 		`train_batch_?size|batch_?size_train|training_batch_size|train_bs|bs_train|batch_train|train_batch|` +
 			`tr_batch_size`, `batch_?size|batchsz|batch_sz`,
@@ -49,11 +50,14 @@ func training(o options.Option) bool {
 }
 
 var (
-	deprecated = lazy.MustCompile(`(?i)\bdeprecated\b|no longer|\bunused\b|\bobsolete\b|\bis ignored\b|has no effect`)
-	effective  = lazy.MustCompile(`(?i)\b(effective|global|accumulat\w+)\b|per (optimi[sz]er|weight|parameter) (step|update)`)
-	allRanks   = lazy.MustCompile(`(?i)\b(all|across|over) (the |all )?(gpus?|devices|ranks|processes|cards|workers)\b`)
-	perHelp    = lazy.MustCompile(`(?i)\b(per|each|one|a single|on a) [\w-]*(gpu|device|rank|process|card|worker)\b|micro`)
-	perName    = lazy.MustCompile(`micro|per_(gpu|device|rank)|^batch_(gpu|device|rank)$|(gpu|device|local)_batch|` +
+	deprecated = lazy.MustCompile(`(?i)\bdeprecated\b|no longer|\bunused\b|\bobsolete\b|` +
+		`\bis ignored\s*([.;)]|$)|has no effect`)
+	effective = lazy.MustCompile(`(?i)\b(effective|global)\b|\b(after|with|including) (gradient )?accumulation|` +
+		`per (optimi[sz]er|weight|parameter) (step|update)`)
+	allRanks = lazy.MustCompile(`(?i)\b(all|across|over) (the |all )?(gpus?|devices|ranks|processes|cards|workers)\b`)
+	perHelp  = lazy.MustCompile(`(?i)\b(per|each|one|a single|on a) [\w-]*(gpu|device|rank|process|card|worker)\b|` +
+		`micro[- ]?batch size`)
+	perName = lazy.MustCompile(`micro|per_(gpu|device|rank)|^batch_(gpu|device|rank)$|(gpu|device|local)_batch|` +
 		`per_(gpu|device)_batch|(samples|imgs|images)_per_gpu`)
 )
 
@@ -94,8 +98,8 @@ func (d *drafting) alike() (all []setting) {
 	return all
 }
 
-// findMicro finds the setting of the micro-batch, and why it is that one. doubt is why it is not known, though there are
-// settings like it: of several the code has to show which.
+// findMicro finds the setting of the micro-batch, and why it is that one. doubt is why it is not known, though there
+// are settings like it: of several the code has to show which.
 func (d *drafting) findMicro() (micro *setting, why, doubt string) {
 	all := d.alike()
 	if len(all) == 0 {
@@ -143,6 +147,9 @@ func (d *drafting) findMicro() (micro *setting, why, doubt string) {
 func (d *drafting) divides(s *setting, others []setting) string {
 	by := d.reads(s, others)
 	for _, f := range d.files {
+		if !by.mayBe(f) {
+			continue
+		}
 		for _, st := range f.Statements {
 			for _, o := range f.operations(st) {
 				if strings.HasPrefix(o.op, "/") && by.in(f.Of(o.right)) && !by.in(f.Of(o.left)) {
@@ -202,8 +209,9 @@ func (d *drafting) batch() {
 	case doubt != "":
 		d.miss("micro-batch: --batch-size", doubt)
 	default:
-		d.miss("micro-batch: --batch-size", cmp.Or(d.bounded(), d.unnamed(), "no setting was found whose name is like batch_size. "+
-			"Look for what DataLoader(batch_size=…) is given"))
+		d.miss("micro-batch: --batch-size", cmp.Or(d.bounded(), d.unnamed(),
+			"no setting was found whose name is like batch_size. "+
+				"Look for what DataLoader(batch_size=…) is given"))
 	}
 	d.accumulating(global)
 	d.ranks()
@@ -211,7 +219,8 @@ func (d *drafting) batch() {
 }
 
 // notAccum are names about the accumulation that are not its number of passes.
-var notAccum = lazy.MustCompile(`eval|val_|test|dtype|type|fp32|fp16|bf16|kwargs|plugin|fusion|mode|warmup|schedul|sync|` +
+var notAccum = lazy.MustCompile(`eval|val_|test|dtype|type|fp32|fp16|bf16|kwargs|plugin|fusion|mode|warmup|` +
+	`schedul|sync|` +
 	`allreduce|start|offload`)
 
 // accumulating drafts the accumulation, or what the program derives it from.
@@ -236,7 +245,8 @@ func (d *drafting) accumulating(global *setting) {
 var (
 	typeName = lazy.MustCompile(`(?i)^(batch_?(size_?)?(type|unit|by|mode)|batching(_?(type|mode|strategy))?|` +
 		`(batch_)?(sampler_)?(type|unit|by)|(train_)?batch_(type|sampler_type|unit))$`)
-	unitWord = lazy.MustCompile(`(?i)\b(frames?|tokens?|seconds?|secs?|durations?|bins?|numel|length|words?|bytes?|chars?|` +
+	unitWord = lazy.MustCompile(`(?i)\b(frames?|tokens?|seconds?|secs?|durations?|bins?|numel|length|words?|bytes?|` +
+		`chars?|` +
 		`pixels?|minutes?|dynamic)\b`)
 	budget = lazy.MustCompile(`(?i)^(max_?(num_)?(tokens|frames|duration|seconds)(_per_batch|_in_batch)?|batch_?(bins|` +
 		`tokens|frames|seconds|duration)|(tokens|frames|seconds)_(per|in)_batch|dynamic_batch\w*|use_dynamic_b\w*)$`)
@@ -246,7 +256,8 @@ var (
 // another choice of samples, and what is longer than it is dropped.
 func (d *drafting) counts(micro *setting) string {
 	unit := func(what, where string) string {
-		return fmt.Sprintf("%s (%s) counts %s, not samples: %s. A smaller one is another choice of samples, drops those that "+
+		return fmt.Sprintf("%s (%s) counts %s, not samples: %s. A smaller one is another choice of samples, drops "+
+			"those that "+
 			"are longer, and divides no step evenly, so launch does not change it", long(micro.Option), d.from(micro), what,
 			where)
 	}
@@ -260,13 +271,14 @@ func (d *drafting) counts(micro *setting) string {
 		name, value := bare(long(s.Option)), strings.ToLower(s.Default)
 		switch {
 		case !s.Known || value == "" || value == "none" || value == "false":
-		case name == bare(long(micro.Option))+"_type" || name == bare(long(micro.Option))+"_unit" || typeName.MatchString(name):
+		case name == bare(long(micro.Option))+"_type" || name == bare(long(micro.Option))+"_unit" ||
+			typeName.MatchString(name):
 			if w := unitWord.FindString(strings.ReplaceAll(value, "_", " ")); w != "" {
 				return unit(cmp.Or(units[w], strings.TrimSuffix(w, "s")+"s"),
 					long(s.Option)+" is "+s.Default+" ("+d.from(&s)+")")
 			}
 		case budget.MatchString(name) && value != "0" && !notTraining.MatchString(name) &&
-			(s.typed || strings.Contains(strings.ToLower(s.Help+name), "batch")):
+			(strings.Contains(strings.ToLower(s.Help+name), "batch") || s.typed && (!micro.Known || micro.Default == "None")):
 			return fmt.Sprintf("%s (%s) bounds a batch by what is in it, so that %s does not tell how many samples a step has. "+
 				"launch does not change it", long(s.Option), d.from(&s), long(micro.Option))
 		}
@@ -278,7 +290,8 @@ func (d *drafting) counts(micro *setting) string {
 func (d *drafting) bounded() string {
 	for _, s := range d.settings() {
 		if name := bare(long(s.Option)); budget.MatchString(name) && !notTraining.MatchString(name) {
-			return fmt.Sprintf("%s (%s) bounds a batch by what is in it, which is no number of samples. launch does not change it",
+			return fmt.Sprintf("%s (%s) bounds a batch by what is in it, which is no number of samples. launch does not "+
+				"change it",
 				long(s.Option), d.from(&s))
 		}
 	}
@@ -286,10 +299,12 @@ func (d *drafting) bounded() string {
 }
 
 // units are what a value of a batch's type counts, where that is another word.
-var units = map[string]string{"dynamic": "what fits", "numel": "elements", "length": "lengths", "sec": "seconds", "secs": "seconds"}
+var units = map[string]string{"dynamic": "what fits", "numel": "elements", "length": "lengths", "sec": "seconds",
+	"secs": "seconds"}
 
 var (
-	unitHelp = lazy.MustCompile(`(?i)(?:\bin|number of|counts?|total) (?:audio |mel |video |text |source )?(frames|tokens|seconds|` +
+	unitHelp = lazy.MustCompile(`(?i)(?:\bin|number of|counts?|total) (?:audio |mel |video |text |source )?(frames|` +
+		`tokens|seconds|` +
 		`words|bytes)\b|\b(tokens|frames|seconds) (?:per|in (?:a|each|one)) (?:mini-?|micro-?)?batch`)
 	budgetName = lazy.MustCompile(`(?i)(?:^|_)(tokens|frames|seconds|bins|duration)(?:_|$)|^batch_(bins)$`)
 )
@@ -359,7 +374,8 @@ func (d *drafting) unnamed() string {
 }
 
 // quotient are names of what a program calls its accumulation where it computes it.
-var quotient = lazy.MustCompile(`(?i)accum|^gas$|(^|_)rounds$|num_micro|n_?micro|micro_?(batches|steps)|update_freq|iter_size`)
+var quotient = lazy.MustCompile(`(?i)accum|^gas$|(^|_)rounds$|num_micro|n_?micro|micro_?(batches|steps)|` +
+	`update_freq|iter_size`)
 
 // derived is the setting of which the micro-batch is a divisor (steps = batch_size // micro_batch_size), or the number
 // that stands there in its place.
@@ -370,6 +386,9 @@ func (d *drafting) derived() (global *setting, number, where string) {
 	all := d.settings()
 	by := d.reads(d.micro, all)
 	for _, f := range d.files {
+		if !by.mayBe(f) {
+			continue
+		}
 		for i, s := range f.Statements {
 			a, ok := f.Assigns(s)
 			if !ok || !quotient.MatchString(a.Name) {
@@ -392,8 +411,8 @@ func (d *drafting) derived() (global *setting, number, where string) {
 	return nil, number, where
 }
 
-// preset is a setting's place with the value that a preset of the program gives it: an option that the command sets to the
-// name of a dictionary's entry, which has the setting.
+// preset is a setting's place with the value that a preset of the program gives it: an option that the command sets
+// to the name of a dictionary's entry, which has the setting.
 func (d *drafting) preset(s *setting) (place, of string) {
 	if s.Known && s.Default != "None" || s.Dest == "" {
 		return s.place, ""
@@ -516,7 +535,8 @@ func (d *drafting) ranks() {
 	}
 }
 
-var ranksName = lazy.MustCompile(`(?i)gpus?(\b|_)|world|ranks?\b|nproc|device_count|n_?devices|num_devices|num_processes|num_replicas`)
+var ranksName = lazy.MustCompile(`(?i)gpus?(\b|_)|world|ranks?\b|nproc|device_count|n_?devices|num_devices|` +
+	`num_processes|num_replicas`)
 
 // per drafts which settings are for all ranks together: the program divides them by the ranks.
 func (d *drafting) per() {
@@ -549,6 +569,9 @@ var batchVariable = lazy.MustCompile(`(?i)batch|\bbs\b|_bs$|^bs`)
 func (d *drafting) divided(s *setting) string {
 	reading := d.reads(s, nil)
 	for _, f := range d.files {
+		if !reading.mayBe(f) {
+			continue
+		}
 		for _, st := range f.Statements {
 			text := f.Of(st.Range)
 			if !reading.in(text) {
@@ -575,7 +598,8 @@ func lastPart(name string) string { return name[strings.LastIndexByte(name, '.')
 
 var validWish = wish{`per_device_eval_batch_size`,
 	`(val|valid|validation|eval|test|dev)_?batch_?size|batch_?size_(val|valid|eval|test)|(val|eval|test|valid)_bs`,
-	`(val|valid|eval|test)_(micro_?)?batch(_?size)?(_per_(gpu|device|rank))?|validation_batch|(val|eval|test|valid)_batch|.*(val|valid|eval|test).*batch_?size`}
+	`(val|valid|eval|test)_(micro_?)?batch(_?size)?(_per_(gpu|device|rank))?|validation_batch|(val|eval|test|` +
+		`valid)_batch|.*(val|valid|eval|test).*batch_?size`}
 
 // validation drafts the phase that has a batch of its own.
 func (d *drafting) validation() {

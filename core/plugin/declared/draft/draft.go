@@ -1,7 +1,9 @@
 // Package draft writes the first version of a declaration: it reads a command and its script, and runs nothing.
 //
-// Each line that it found has a comment with the file and line of the source. What it could not find is a line that
-// is commented out, and an entry of [Draft.Missing].
+// Each line that it found has a comment with the file and line of the source, and with how sure it is: proof.go looks
+// for what the code does with a setting, loops.go for what the training loop prints, restore.go for what a resume
+// restores. What it could not find, or is less than likely, is a line that is commented out, and an entry of
+// [Draft.Missing].
 package draft
 
 import (
@@ -57,7 +59,8 @@ func Of(prog command.Prog, env []string) (*Draft, error) {
 	if python.Packages(path) { // an installed package is not the user's to write in
 		home = prog.Dir
 	}
-	d := &drafting{prog: prog, path: path, list: options.Read(path, prog.Dir), Draft: Draft{Path: filepath.Join(home, Name)}}
+	d := &drafting{prog: prog, path: path, list: options.Read(path, prog.Dir)}
+	d.Path = filepath.Join(home, Name)
 	sources, cut := python.Reachable(rootOf(prog, path), source, maxFiles,
 		func(path string) python.Source { return python.ReadSource(path, maxFile) })
 	d.cut = cut || d.list.Cut
@@ -87,8 +90,8 @@ func scriptOf(prog command.Prog, env []string) string {
 	return cmp.Or(prog.Path(), python.Main(prog, env))
 }
 
-// rootOf is the folder below which a script's imports are: that of the package that it is in, where the command does not
-// run it as a file.
+// rootOf is the folder below which a script's imports are: that of the package that it is in, where the command does
+// not run it as a file.
 func rootOf(prog command.Prog, path string) string {
 	root := filepath.Dir(path)
 	if prog.Kind == command.Script {
@@ -122,6 +125,8 @@ type drafting struct {
 	live    map[*file][]bool
 	calls   map[string][]call
 	growing map[string]bool
+
+	readings map[string]*reading
 
 	saves     []save
 	searched  bool // for saves
@@ -160,8 +165,9 @@ func (d *drafting) hint(example, note string) {
 // render writes the draft's text.
 func (d *drafting) render() {
 	var b strings.Builder
-	b.WriteString("# A draft by launch init, and not checked yet. A comment tells where each line was found, and how sure " +
-		"it\n# is: sure is what the code shows, likely what names and help texts tell. Check them, and complete what is " +
+	b.WriteString("# A draft by launch init, and not checked yet. A comment tells where each line was found, and " +
+		"how sure it\n# is: sure is what the code shows, likely what names and help texts tell. Check them, and " +
+		"complete what is " +
 		"missing.\n")
 	for _, e := range d.lines {
 		for _, n := range e.notes {

@@ -54,7 +54,8 @@ for step in range(args.steps):
     print("saved checkpoint to", path)
 print("training finished")
 `}, "python train.py", []string{
-		"script: train.py", "micro-batch: [--batch-size, -b]  # likely: the only setting with such a name; train.py:4, default 16", "accumulation: --accum  # likely: " +
+		"script: train.py", "micro-batch: [--batch-size, -b]  # likely: the only setting with such a name; train.py:4, " +
+			"default 16", "accumulation: --accum  # likely: " +
 			"train.py:5, default 2",
 		"phases: {validation: {micro-batch: --eval-batch-size}}", "batch-norm: true  # sure: train.py:19, BatchNorm2d",
 		"  - {name: activation checkpointing, at: {at: --gradient-checkpointing, takes: nothing}, to: true, cost: " +
@@ -88,7 +89,8 @@ import fire
 def train(batch_size: int = 128, micro_batch_size: int = 4):
     gradient_accumulation_steps = batch_size // micro_batch_size
 fire.Fire(train)
-`}, "python train.py", []string{"micro-batch: --micro_batch_size  # likely: its name or help tells that it is of one device; train.py:3", "global-batch: --batch_size"}},
+`}, "python train.py", []string{"micro-batch: --micro_batch_size  # likely: its name or help tells that it is of " +
+		"one device; train.py:3", "global-batch: --batch_size"}},
 	"a total in tokens": {map[string]string{"train.py": `
 p.add_argument("--batch_size", type=int, default=4, help="batch size, in units of #batch dimensions")
 p.add_argument("--sequence_length", type=int, default=64)
@@ -126,7 +128,8 @@ while True:
 			"trainer.accumulate_grad_batches="}},
 	"a file of settings": {map[string]string{"train.py": "p.add_argument('--config')\nfor epoch in tqdm(range(3)): pass\n",
 		"a.yaml": "train:\n  batch_size: 8\n"}, "python train.py --config a.yaml", []string{
-		"micro-batch: {--config: train.batch_size}  # likely: the only setting with such a name; a.yaml:2", `progress: '^ *\d+%\|.*\| (?P<iteration>\d+)/\d+ \['`}},
+		"micro-batch: {--config: train.batch_size}  # likely: the only setting with such a name; a.yaml:2",
+		`progress: '^ *\d+%\|.*\| (?P<iteration>\d+)/\d+ \['`}},
 	"a folder that is there": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=1)
 p.add_argument("--out", default="runs")
@@ -228,7 +231,8 @@ steps = len(d) // args.batch_size // world_size
 		[]string{"micro-batch: data.batch_size=  # likely: the only setting with such a name; c.yaml:2, default 8"}},
 	"a fixed file": {map[string]string{"train.py": "import yaml\nwith open('conf/c.yaml') as f:\n    cfg = " +
 		"yaml.safe_load(f)\n", "conf/c.yaml": "train:\n  batch_size: 8\n"}, "python train.py",
-		[]string{"micro-batch: {conf/c.yaml: train.batch_size}  # likely: the only setting with such a name; conf/c.yaml:2, default 8"}},
+		[]string{"micro-batch: {conf/c.yaml: train.batch_size}  # likely: the only setting with such a name; " +
+			"conf/c.yaml:2, default 8"}},
 	"what is printed": {map[string]string{"train.py": `
 p.add_argument("--batch-size", default=64)
 p.add_argument("--out", default="o")
@@ -327,7 +331,8 @@ _C.merge_from_list(args.opts)
 		"micro-batch: {any: [{pair: TRAIN.BATCH_SIZE}, {--cfg: TRAIN.BATCH_SIZE}]}  # likely: the only setting with such a " +
 			"name; c.yaml:2, the command sets 8",
 		"accumulation: {at: {pair: TRAIN.ACCUMULATION_STEPS}, default: 2}"}},
-	"pairs of all GPUs": {map[string]string{"train.py": "p.add_argument('opts', nargs='*')\ncfg.merge_from_list(a.opts)\n"},
+	"pairs of all GPUs": {map[string]string{"train.py": "p.add_argument('opts', " +
+		"nargs='*')\ncfg.merge_from_list(a.opts)\n"},
 		"python train.py SOLVER.IMS_PER_BATCH 4 ROI_HEADS.BATCH_SIZE_PER_IMAGE 128", []string{
 			"micro-batch: {pair: SOLVER.IMS_PER_BATCH}", "per: {micro-batch: all-ranks}  # sure: detectron2"}},
 	"a pair in a program without pairs": {map[string]string{"train.py": "p.add_argument('--n')\n"},
@@ -353,7 +358,8 @@ p.add_argument('--config')
 p.add_argument("--batch-size", type=int, default=16, help="batch size over all GPUs")
 nominal = 64
 accumulate = max(round(nominal / args.batch_size), 1)
-`}, "python train.py", []string{"micro-batch: --batch-size", "global-batch: 64  # sure: train.py:4: the accumulation is " +
+`}, "python train.py", []string{"micro-batch: --batch-size", "global-batch: 64  # sure: train.py:4: the " +
+		"accumulation is " +
 		"derived", "per: {micro-batch: all-ranks}  # likely: its help tells so"}},
 	"a preset": {map[string]string{"train.py": `
 import click
@@ -365,9 +371,11 @@ presets = {"small": dict(batch=256, lr=1), "large": dict(batch=1024, lr=2)}
 def main(**opts):
     rounds = opts["batch"] // opts["batch_gpu"]
 main()
-`}, "python train.py --preset=large --batch-gpu=8", []string{"micro-batch: --batch-gpu  # likely: its name or help tells " +
+`}, "python train.py --preset=large --batch-gpu=8", []string{"micro-batch: --batch-gpu  # likely: its name or " +
+		"help tells " +
 		"that it is of one device; train.py:7, the command sets 8",
-		"global-batch: {at: --batch, default: 1024}  # sure: train.py:9: the accumulation is derived; train.py:3 of --preset"}},
+		"global-batch: {at: --batch, default: 1024}  # sure: train.py:9: the accumulation is derived; train.py:3 of " +
+			"--preset"}},
 	"tyro's presets": {map[string]string{"train.py": `
 import tyro
 from dataclasses import dataclass
@@ -376,7 +384,8 @@ class Config:
     batch_size: int = 2
 presets = {"one": ("first", Config()), "two": ("second", Config(batch_size=4))}
 cfg = tyro.extras.overridable_config_cli(presets)
-`}, "python train.py one --batch_size 8", []string{"micro-batch: [--batch-size, --batch_size]  # likely: the only setting " +
+`}, "python train.py one --batch_size 8", []string{"micro-batch: [--batch-size, --batch_size]  # likely: the " +
+		"only setting " +
 		"with such a name; train.py:6, the command sets 8"}},
 	"an option of a library, and a constant": {map[string]string{"train.py": `
 from lib import parse

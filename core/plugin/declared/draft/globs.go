@@ -236,8 +236,8 @@ type passing struct {
 	fallback       python.Range
 }
 
-// passed is the path that the calls of a function give its parameter: of several the first that is no best state and can
-// be read. What is given by a number is a number in all: its name as a word is another state.
+// passed is the path that the calls of a function give its parameter: of several the first that is no best state and
+// can be read. What is given by a number is a number in all: its name as a word is another state.
 func (d *drafting) passed(p passing, depth int) (string, bool) {
 	given, computed := false, ""
 	for _, g := range d.files {

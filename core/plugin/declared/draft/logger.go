@@ -7,9 +7,9 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
-// metricLogger is the pattern of the lines that MetricLogger.log_every prints, with where it is called in the training:
-// the logger of the references of torchvision, which MAE, DINO, DeiT, DETR, BEiT, BLIP and ConvNeXt have taken. It prints
-// a header, then "[ 20/40]", then "eta: ".
+// metricLogger is the pattern of the lines that MetricLogger.log_every prints, with where it is called in the
+// training: the logger of the references of torchvision, which MAE, DINO, DeiT, DETR, BEiT, BLIP and ConvNeXt have
+// taken. It prints a header, then "[ 20/40]", then "eta: ".
 func (d *drafting) metricLogger() (where, pattern string) {
 	for _, f := range d.files {
 		for i, s := range f.Statements {

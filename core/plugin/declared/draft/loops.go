@@ -10,8 +10,8 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
-// reached marks the functions and classes of the project that the script may reach: their names stand in code that does.
-// A method is reached with its class, because libraries call methods by names of their own.
+// reached marks the functions and classes of the project that the script may reach: their names stand in code that
+// does. A method is reached with its class, because libraries call methods by names of their own.
 func (d *drafting) reached() map[*file][]bool {
 	if d.live != nil {
 		return d.live
@@ -33,7 +33,8 @@ func (d *drafting) reached() map[*file][]bool {
 	return d.live
 }
 
-// reaching is which names were seen in code that is reached, and which of the project's definitions are still to be read.
+// reaching is which names were seen in code that is reached, and which of the project's definitions are still to be
+// read.
 type reaching struct {
 	*drafting
 	seen  map[string]bool
@@ -129,7 +130,8 @@ func (d *drafting) inLoop(f *file, at, depth int) bool {
 }
 
 // hook are names of methods that libraries call at a step or an epoch.
-var hook = lazy.MustCompile(`^(on_.*(batch|step|epoch|iteration|log)\w*|(training|train|validation)_step|after_(step|iter|epoch)|` +
+var hook = lazy.MustCompile(`^(on_.*(batch|step|epoch|iteration|log)\w*|(training|train|validation)_step|` +
+	`after_(step|iter|epoch)|` +
 	`(training|train|validation)_epoch_end|before_step|after_train_iter|log_metrics|tick)$`)
 
 // A call is one of a project's function in its reached code.
@@ -157,8 +159,8 @@ func (d *drafting) callers(name string) []call {
 	return d.calls[name]
 }
 
-// counted reports whether an expression of a message is the number of a step: the variable of a loop around it, a counter
-// that grows, or what one of these was handed on as.
+// counted reports whether an expression of a message is the number of a step: the variable of a loop around it, a
+// counter that grows, or what one of these was handed on as.
 func (d *drafting) counted(f *file, field string, at, depth int) bool {
 	if depth > 4 {
 		return false
@@ -279,7 +281,8 @@ func (f *file) oneTime(at int) bool {
 			if once.MatchString(text) && !strings.Contains(text, "%") && !rankCheck.MatchString(text) {
 				return true
 			}
-			if _, to := f.Block(i); to > i+1 && !strings.Contains(text, "%") && leaving.MatchString(f.Token(f.Statements[to-1].First)) &&
+			if _, to := f.Block(i); to > i+1 && !strings.Contains(text, "%") &&
+				leaving.MatchString(f.Token(f.Statements[to-1].First)) &&
 				f.Statements[to-1].In == i {
 				return true
 			}

@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +20,21 @@ const (
 // A reading is a setting as the code reads it: by its attribute, and by the variables that it is handed on in.
 type reading struct {
 	direct *regexp.Regexp // .batch_size, ["batch_size"]
+	last   string         // the name that direct has
 	names  map[string]bool
+}
+
+// mayBe reports whether a file has one of the names at all: most have not.
+func (r *reading) mayBe(f *file) bool {
+	if strings.Contains(f.Text, r.last) {
+		return true
+	}
+	for name := range r.names {
+		if strings.Contains(f.Text, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // in reports whether a text reads the setting.
@@ -50,10 +65,18 @@ var (
 func (d *drafting) reads(s *setting, others []setting) *reading {
 	dest := cond(s.Dest != "", s.Dest, bare(long(s.Option)))
 	last := lastPart(dest)
-	r := &reading{names: map[string]bool{}}
+	r := &reading{names: map[string]bool{}, last: last}
 	same := slices.ContainsFunc(others, func(o setting) bool {
 		return o.place != s.place && lastPart(cond(o.Dest != "", o.Dest, bare(long(o.Option)))) == last
 	})
+	id := fmt.Sprint(s.place, same)
+	if d.readings[id] != nil {
+		return d.readings[id]
+	}
+	if d.readings == nil {
+		d.readings = map[string]*reading{}
+	}
+	d.readings[id] = r
 	switch parts := strings.Split(dest, "."); {
 	case same && len(parts) > 1:
 		r.direct = regexp.MustCompile(`\b` + regexp.QuoteMeta(parts[len(parts)-2]) + `['"\])]*[.\[(]+['"]?` +
@@ -84,6 +107,9 @@ func (d *drafting) handOn(r *reading) (more bool) {
 		}
 	}
 	for _, f := range d.files {
+		if !r.mayBe(f) {
+			continue
+		}
 		for _, s := range f.Statements {
 			if !r.in(f.Of(s.Range)) {
 				continue
@@ -170,6 +196,9 @@ var (
 func (d *drafting) feeds(r *reading) string {
 	slice := ""
 	for _, f := range d.files {
+		if !r.mayBe(f) {
+			continue
+		}
 		for i, s := range f.Statements {
 			text := f.Of(s.Range)
 			if !r.in(text) || d.evaluates(f, i) {
@@ -221,7 +250,8 @@ func (d *drafting) loads1(f *file, c python.Call, r *reading) bool {
 	return false
 }
 
-// slices reports whether a statement cuts so many samples out of something: data[i:i + batch_size], y[:args.batch_size].
+// slices reports whether a statement cuts so many samples out of something: data[i:i + batch_size],
+// y[:args.batch_size].
 func (d *drafting) slices(f *file, s python.Statement, r *reading) bool {
 	for t := s.First; t < s.End; t++ {
 		if !f.Is(t, "[") || f.Tokens[t].Pair < 0 {
@@ -303,7 +333,8 @@ func (f *file) operations(s python.Statement) (all []operation) {
 }
 
 // noBatch are names of quotients that are no batch.
-var noBatch = lazy.MustCompile(`(?i)(^|_)(lr|learning_rate|warmup|epochs?|loss|interval|log|decay|iters?|len|total_steps|` +
+var noBatch = lazy.MustCompile(`(?i)(^|_)(lr|learning_rate|warmup|epochs?|loss|interval|log|decay|iters?|len|` +
+	`total_steps|` +
 	`steps_per_epoch|max_steps)(_|$)`)
 
 // splits is where the program divides the batch size by the accumulation, or "": then it is the global batch. What is
@@ -314,6 +345,9 @@ func (d *drafting) splits() string {
 	}
 	micro, accum := d.reads(d.micro, nil), d.reads(d.accum, nil)
 	for _, f := range d.files {
+		if !micro.mayBe(f) || !accum.mayBe(f) {
+			continue
+		}
 		for _, s := range f.Statements {
 			a, assigns := f.Assigns(s)
 			if assigns && noBatch.MatchString(lastPart(a.Name)) {
@@ -375,11 +409,17 @@ func (d *drafting) multiplies() string {
 	}
 	micro, accum := d.reads(d.micro, nil), d.reads(d.accum, nil)
 	for _, f := range d.files {
+		if !micro.mayBe(f) || !accum.mayBe(f) {
+			continue
+		}
 		for _, s := range f.Statements {
 			if text := f.Of(s.Range); !micro.in(text) || !accum.in(text) {
 				continue
 			}
 			for _, o := range f.operations(s) {
+				for o.left.First-1 > s.First && f.Is(o.left.First-1, "*") { // a * ranks * b
+					o.left.First = f.operand(o.left.First-1, -1).First
+				}
 				l, r := f.Of(o.left), f.Of(o.right)
 				if o.op == "*" && (micro.in(l) && accum.in(r) || accum.in(l) && micro.in(r)) {
 					return d.place(f, o.at)

@@ -14,7 +14,8 @@ var (
 	holders = lazy.MustCompile(`(?i)^(self\.)?(args?|opts?|cfg|conf|config|hparams|hps|flags|params|options|settings|` +
 		`parsed_args|arguments)$`)
 	// stored is an expression that takes the options out of a saved state, or out of the file beside it.
-	stored = lazy.MustCompile(`(?i)Namespace\(\s*\*\*|\[['"](args|opts?|config|cfg|hparams|hyper_parameters|options)['"]\]|` +
+	stored = lazy.MustCompile(`(?i)Namespace\(\s*\*\*|\[['"](args|opts?|config|cfg|hparams|hyper_parameters|` +
+		`options)['"]\]|` +
 		`\.load\(|\.safe_load\(|load_(args|config|options|hparams)\(`)
 	// updated is a call that replaces all options in place.
 	updated = lazy.MustCompile(`(?i)(vars\(\s*(\w+)\s*\)|\b(\w+)\.__dict__)(\.update\(|\s*=[^=])`)
@@ -82,13 +83,15 @@ func (d *drafting) again(f *file, at, to int) bool {
 // takesPath reports whether the code takes the value of an option that may stand alone for a path.
 func (d *drafting) takesPath(o *setting) bool {
 	name := regexp.QuoteMeta(lastPart(o.Dest))
-	is := regexp.MustCompile(`isinstance\([\w.]*\b` + name + `, str\)|(isfile|exists|Path|endswith)\([\w.]*\b` + name + `\b|\b` +
+	is := regexp.MustCompile(`isinstance\([\w.]*\b` + name + `, str\)|(isfile|exists|Path|` +
+		`endswith)\([\w.]*\b` + name + `\b|\b` +
 		name + `\.endswith\(`)
 	return d.loaded(o) || slices.ContainsFunc(d.files, func(f *file) bool { return is.MatchString(f.Text) })
 }
 
 // numbered matches the name of what is counted: a state's number.
-var numbered = lazy.MustCompile(`(?i)(^|[^a-z])(epochs?|steps?|iters?|iterations?|it|i|e|idx|num|number|updates?|kimg|nimg|` +
+var numbered = lazy.MustCompile(`(?i)(^|[^a-z])(epochs?|steps?|iters?|iterations?|it|i|e|idx|num|number|updates?|` +
+	`kimg|nimg|` +
 	`count)([^a-z]|$)`)
 
 // star is the glob of a part of a path that is computed: numbers where it is one, so that "best" is no number.

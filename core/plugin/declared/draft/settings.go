@@ -91,7 +91,7 @@ func (d *drafting) key(o options.Option) string {
 
 // whole reports whether an option can be a whole number above 0.
 func whole(o options.Option) bool {
-	if o.Takes == config.None {
+	if o.Takes == config.None || len(o.Choices) > 0 && !slices.ContainsFunc(o.Choices, number) {
 		return false
 	}
 	if !o.Known || o.Default == "None" {

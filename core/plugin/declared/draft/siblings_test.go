@@ -2,8 +2,8 @@ package draft
 
 import "testing"
 
-// siblings are small programs of the kinds that drafts have mistaken, and the lines that their drafts have. A line that begins
-// with "!" is not there.
+// siblings are small programs of the kinds that drafts have mistaken, and the lines that their drafts have. A line
+// that begins with "!" is not there.
 var siblings = map[string]struct {
 	source, args string
 	want         []string
@@ -38,6 +38,29 @@ args = p.parse_args()
 rows = x.view(args.batch_size, -1).numel() // args.accum
 cut = len(x[:args.batch_size]) // args.accum
 `, "train.py", []string{`micro-batch: --batch-size  # `, `!global-batch`}},
+	"frames of a clip": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8, help="clips of one step; is ignored if --packed is set")
+p.add_argument("--max_frames", type=int, default=64)
+`, "train.py --max_frames 16", []string{`micro-batch: --batch-size  # `}},
+	"before the accumulation": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8, help="samples before gradient accumulation")
+p.add_argument("--accum", type=int, default=2)
+`, "train.py", []string{`micro-batch: --batch-size  # `, `accumulation: --accum`}},
+	"after the accumulation": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8, help="effective batch size")
+p.add_argument("--accum", type=int, default=2)
+`, "train.py", []string{`!micro-batch`, `# the help of --batch-size`}},
+	"no number of passes": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--accumulation", choices=["auto", "none"])
+p.add_argument("--grad_accum", type=str2bool, default=None)
+p.add_argument("--accumulate", action="store_true")
+p.add_argument("--accum", type=float, default=None)
+`, "train.py", []string{`micro-batch: --batch-size  # `, `!accumulation: `}},
 	"nested bracket": {`import argparse, torch
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)
@@ -121,14 +144,16 @@ def main(**kwargs):
     c.num_accumulation_rounds = c.batch_size // (c.batch_gpu * opts.gpus)
 if __name__ == "__main__":
     main()
-`, "train.py --batch=32 --batch-gpu=8", []string{`micro-batch: --batch-gpu  # likely`, `global-batch: --batch  # sure: train.py:9`, `!per: `}},
+`, "train.py --batch=32 --batch-gpu=8", []string{`micro-batch: --batch-gpu  # likely`,
+		`global-batch: --batch  # sure: train.py:9`, `!per: `}},
 	"a bound in tokens that is typed": {`import argparse
 p = argparse.ArgumentParser()
 p.add_argument("--max-tokens", type=int, default=None, help="maximum number of tokens in a batch")
 p.add_argument("--batch-size", type=int, default=None, help="number of examples in a batch")
 p.add_argument("--update-freq", default="1")
 a = p.parse_args()
-`, "train.py --max-tokens 4096", []string{`# --max-tokens (train.py:3, the command sets 4096) bounds a batch`, `!micro-batch`}},
+`, "train.py --max-tokens 4096", []string{`# --max-tokens (train.py:3, the command sets 4096) bounds a batch`,
+		`!micro-batch`}},
 	"a bound in tokens that is not typed": {`import argparse
 p = argparse.ArgumentParser()
 p.add_argument("--max-tokens", type=int, default=None, help="maximum number of tokens in a batch")
@@ -141,10 +166,11 @@ p.add_argument("--batch_size", type=int, default=20)
 p.add_argument("--batch_type", type=str, default="folded", choices=["unsorted","sorted","folded","length","numel"])
 p.add_argument("--batch_bins", type=int, default=1000000)
 a = p.parse_args()
-`, "train.py --batch_type numel", []string{`# --batch_size (train.py:3, default 20) counts elements, not samples: --batch_type is numel`, `!micro-batch`}},
+`, "train.py --batch_type numel", []string{`# --batch_size (train.py:3, default 20) counts elements, not samples`,
+		`!micro-batch`}},
 	"secs": {`import argparse
 p = argparse.ArgumentParser()
-p.add_argument("--max-duration", type=int, default=200, help="Maximum pooled recordings duration (seconds) in a single batch.")
+p.add_argument("--max-duration", type=int, default=200, help="Maximum duration (seconds) of a single batch.")
 a = p.parse_args()
 `, "train.py", []string{`# --max-duration (train.py:3, default 200) bounds a batch`, `!micro-batch`}},
 	"a batch of frames or samples": {`import argparse
@@ -162,7 +188,9 @@ a = p.parse_args()
 cfg = parse()
 for step in range(cfg.n):
     print(f"step {step}: loss {x}")
-`, "train.py --train_batch_size 16 --gradient_accumulation_steps=4", []string{`micro-batch: --train_batch_size  # likely: the only setting with such a name; the command sets 16`, `accumulation: --gradient_accumulation_steps  # likely: the command sets 4`}},
+`, "train.py --train_batch_size 16 --gradient_accumulation_steps=4",
+		[]string{`micro-batch: --train_batch_size  # likely: the only setting with such a name; the command sets 16`,
+			`accumulation: --gradient_accumulation_steps  # likely: the command sets 4`}},
 	"tyro subcmd": {`import tyro
 from dataclasses import dataclass
 @dataclass
@@ -176,7 +204,8 @@ class Big:
 def main(cfg): pass
 cfg = tyro.extras.subcommand_cli_from_dict({"small": Small, "big": Big})
 main(cfg)
-`, "train.py small --batch-size 8", []string{`micro-batch: [--batch-size, --batch_size]  # likely`, `accumulation: [--accum-steps, --accum_steps]`}},
+`, "train.py small --batch-size 8", []string{`micro-batch: [--batch-size, --batch_size]  # likely`,
+		`accumulation: [--accum-steps, --accum_steps]`}},
 	"warmup": {`import argparse, torch
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)
@@ -340,7 +369,8 @@ def main():
         train_one(epoch, loader)
 if __name__ == "__main__":
     main()
-`, "train.py", []string{`progress: 'Train Epoch: (?P<iteration>\d+) \['  # sure: train.py:12`, `metric: {name: loss, `}},
+`, "train.py", []string{`progress: 'Train Epoch: (?P<iteration>\d+) \['  # sure: train.py:12`,
+		`metric: {name: loss, `}},
 	"good class": {`import argparse, torch
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)

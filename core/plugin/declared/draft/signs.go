@@ -394,7 +394,8 @@ func (d *drafting) metric(all []message) {
 	}
 	if at, is := d.trainer(); best < 0 && is {
 		d.Signs = append(d.Signs, Sign{"metric", `'loss': '?` + value})
-		d.add(sure+at+", the Trainer's own", "metric: {name: loss, pattern: %s, direction: minimise}", quoted(`'loss': '?`+value))
+		d.add(sure+at+", the Trainer's own", "metric: {name: loss, pattern: %s, direction: minimise}",
+			quoted(`'loss': '?`+value))
 		return
 	}
 	if best < 0 {
@@ -405,7 +406,8 @@ func (d *drafting) metric(all []message) {
 	m := &all[best]
 	pattern := m.pattern(map[int]string{at: value})
 	d.Signs = append(d.Signs, Sign{"metric", pattern})
-	d.add(sure+d.place(m.f, m.token)+" prints it", "metric: {name: %s, pattern: %s, direction: %s}", scalar(name), quoted(pattern),
+	d.add(sure+d.place(m.f, m.token)+" prints it", "metric: {name: %s, pattern: %s, direction: %s}", scalar(name),
+		quoted(pattern),
 		direction)
 }
 
@@ -421,7 +423,8 @@ func better(field, label string) (score int, direction string) {
 }
 
 // noFigure matches what stands before a number that is no result: the code of an error, a limit, a first value.
-var noFigure = lazy.MustCompile(`(?i)\b(fail\w*|exception|breaker|initial(ly)?|warn\w*|abort\w*|exit\w*|invalid|threshold|` +
+var noFigure = lazy.MustCompile(`(?i)\b(fail\w*|exception|breaker|initial(ly)?|warn\w*|abort\w*|exit\w*|invalid|` +
+	`threshold|` +
 	`target|patience|circuit|limit|before|unable|retry\w*|caught)\b`)
 
 // before is the text of a message's line before a piece.

@@ -73,8 +73,9 @@ func (d *drafting) states() {
 	case r.Type == "int" || r.Type == "float":
 		d.miss(example, "the option "+long(r.Option)+" ("+d.from(r)+") takes a number, not a path")
 	case i >= 0 && trainer == "" && strings.HasPrefix(saves[i].glob, "*/"):
-		d.miss(fmt.Sprintf("resume: {%s: %s}", r.key, quoted(saves[i].glob)), "the option is "+d.from(r)+". The folder of the "+
-			"states that "+saves[i].where+" saves is computed: name it")
+		d.miss(fmt.Sprintf("resume: {%s: %s}", r.key, quoted(saves[i].glob)),
+			"the option is "+d.from(r)+". The folder of the "+
+				"states that "+saves[i].where+" saves is computed: name it")
 	case i >= 0 || trainer != "":
 		glob, where := trainer, "the Trainer"
 		if i >= 0 {
