@@ -37,16 +37,38 @@ func (p *program) sources() (files []python.Source) {
 		}
 		return python.ReadSource(path, maxFile)
 	}
-	roots := slices.Compact([]string{filepath.Dir(p.path), filepath.Clean(p.Dir)})
-	for _, root := range roots {
-		found, _ := python.Reachable(root, p.text(), mostFiles, read)
-		for _, f := range found {
-			if f.Exists() && !slices.ContainsFunc(files, func(s python.Source) bool { return s.Path == f.Path }) {
-				files = append(files, f)
+	roots := p.roots()
+	files = []python.Source{p.text()}
+	seen := map[string]bool{p.path: true}
+	for i := 0; i < len(files); i++ {
+		for _, im := range files[i].Imports() {
+			for _, root := range roots {
+				for _, path := range im.Files(root, files[i].Path) {
+					if seen[path] || len(files) == mostFiles {
+						continue
+					}
+					seen[path] = true
+					if f := read(path); f.Exists() {
+						files = append(files, f)
+					}
+				}
 			}
 		}
 	}
 	return files
+}
+
+// roots are the folders in which the program's imports are looked for: the script's own, the command's, and those in
+// which a package that the script is part of may lie.
+func (p *program) roots() (roots []string) {
+	dir := filepath.Dir(p.path)
+	for _, root := range []string{dir, filepath.Clean(p.Dir), filepath.Dir(dir), filepath.Join(p.Dir, "src")} {
+		inside := root == dir || root == filepath.Clean(p.Dir) || strings.HasPrefix(root, filepath.Clean(p.Dir)+"/")
+		if inside && !slices.Contains(roots, root) {
+			roots = append(roots, root)
+		}
+	}
+	return roots
 }
 
 // effects are what another micro-batch changes in this program, read once and only where there are rungs for it.
