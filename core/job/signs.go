@@ -39,7 +39,8 @@ const (
 // four characters, so that most lines are not searched.
 func RateSigns() (signs []Sign) {
 	const value = `\s*[:=]?\s*\[?(?P<value>\d*\.?\d+(?:[eE][-+]?\d+)?)`
-	for _, name := range []string{`(?i)\blearning[ _-]?rate\b["']?`, `(?i) lr=`, `(?i) lr `, `(?i)\blr: `, `(?i)'lr'`, `(?i)"lr"`} {
+	for _, name := range []string{`(?i)\blearning[ _-]?rate\b["']?`, `(?i) lr=`, `(?i) lr `, `(?i)\blr: `, `(?i)'lr'`,
+		`(?i)"lr"`} {
 		signs = append(signs, Sign{Kind: Rate, Pattern: name + value})
 	}
 	return signs

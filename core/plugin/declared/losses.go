@@ -13,7 +13,8 @@ var (
 	// acrossBatch are losses that compare the samples of a micro-batch with each other, by their names in public
 	// packages: open_clip, lightly, pytorch-metric-learning, sentence-transformers, transformers.
 	acrossBatch = lazy.MustCompile(`(?i)^(clip|siglip|sig_lip|coca|distill_?clip)_?loss$|^info_?nce(_?loss)?$|` +
-		`^nt_?xent(_?loss)?$|^sup_?con(trast)?(ive)?(_?loss)?$|^(cached_?)?multiple_?negatives(_?symmetric)?_?ranking_?loss$|` +
+		`^nt_?xent(_?loss)?$|^sup_?con(trast)?(ive)?(_?loss)?$|` +
+		`^(cached_?)?multiple_?negatives(_?symmetric)?_?ranking_?loss$|` +
 		`^(cached_?)?gist_?(embed)?_?loss$|^mega_?batch_?margin_?loss$|^batch_?(hard|all|semi_?hard)\w*|` +
 		`^\w*(triplet|pair|batch)\w*miner$|^barlow_?twins_?loss$|^vic_?reg_?loss$|^dcl_?w?_?loss$|^(cached_?)?splade_?loss$`)
 	contrastive = lazy.MustCompile(`^(in_?batch_)?contrastive_loss$|^clip_contrastive\w*$`)
@@ -24,17 +25,23 @@ var (
 	// generating are the trainers of trl whose advantages are relative to a group of generations.
 	generating = lazy.MustCompile(`^(GRPO|RLOO|PPO|PPOv2|OnlineDPO|XPO|NashMD)(Trainer|Config)$`)
 	averaging  = lazy.MustCompile(`^(KTO|BCO)(Trainer|Config)$`)
-	entropy    = lazy.MustCompile(`(?i)cross_?entropy|criterion|^ce(_?loss)?$|loss_?f(n|unc|ct)?$|^(self\.)?loss$|logsigmoid`)
-	apart      = lazy.MustCompile(`(?i)cross_?entropy|log_?softmax|logsumexp|margin|\.exp\(`)
-	embedded   = lazy.MustCompile(`(?i)feat|emb|^reps?$|^[qkz]_?\d?$|image|text|query|passage|proj`)
+	entropy    = lazy.MustCompile(`(?i)cross_?entropy|criterion|^ce(_?loss)?$|` +
+		`loss_?f(n|unc|ct)?$|^(self\.)?loss$|logsigmoid`)
+	apart    = lazy.MustCompile(`(?i)cross_?entropy|log_?softmax|logsumexp|margin|\.exp\(`)
+	embedded = lazy.MustCompile(`(?i)feat|emb|^reps?$|^[qkz]_?\d?$|image|text|query|passage|proj`)
 )
 
 // telling are parts of what is looked for; a file without any of them need not be parsed.
-var telling = []string{"return_loss", "arange", "torch.eye", "cdist", "all_gather", "gather_features", "GatherLayer", ".T", ".t()",
-	"transpose(", ".mT", "NCE", "nce", "Xent", "xent", "XENT", "lip_loss", "LIPLoss", "lipLoss", "LIPModel", "coca", "CoCa", "SupCon", "sup_con",
-	"egatives", "contrastive_loss", "clip_contrastive", "ist_loss", "istLoss", "istEmbedLoss", "BatchMargin", "atchHard", "atchAll",
-	"atchSemi", "atch_hard", "atch_all", "atch_semi", "Miner", "miner", "Barlow", "barlow", "VICReg", "vicreg", "DCL", "dcl", "SpladeLoss",
-	"VisionTextDualEncoder", "SiglipModel", "Siglip2Model", "ClapModel", "CLIPSegModel", "AlignModel", "FlavaModel", "GroupViTModel",
+var telling = []string{"return_loss", "arange", "torch.eye", "cdist", "all_gather", "gather_features", "GatherLayer",
+	".T", ".t()",
+	"transpose(", ".mT", "NCE", "nce", "Xent", "xent", "XENT", "lip_loss", "LIPLoss", "lipLoss", "LIPModel", "coca",
+	"CoCa", "SupCon", "sup_con",
+	"egatives", "contrastive_loss", "clip_contrastive", "ist_loss", "istLoss", "istEmbedLoss", "BatchMargin", "atchHard",
+	"atchAll",
+	"atchSemi", "atch_hard", "atch_all", "atch_semi", "Miner", "miner", "Barlow", "barlow", "VICReg", "vicreg", "DCL",
+	"dcl", "SpladeLoss",
+	"VisionTextDualEncoder", "SiglipModel", "Siglip2Model", "ClapModel", "CLIPSegModel", "AlignModel", "FlavaModel",
+	"GroupViTModel",
 	"GRPO", "RLOO", "PPO", "OnlineDPO", "XPO", "NashMD", "KTO", "BCO"}
 
 const across = "its loss compares the samples of a micro-batch with each other"

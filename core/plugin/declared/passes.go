@@ -121,7 +121,8 @@ func (r *reading) namesOf(p *place) (names []string) {
 }
 
 var (
-	unitOption = lazy.MustCompile(`(?i)^-*(\w*_)?(batch(_?size)?|bsz?)_?(type|unit|by|mode|per_gpu_type)$|^-*sampler_?type$`)
+	unitOption = lazy.MustCompile(`(?i)^-*(\w*_)?(batch(_?size)?|bsz?)_?(type|unit|by|mode|per_gpu_type)$|` +
+		`^-*sampler_?type$`)
 	otherUnits = lazy.MustCompile(`(?i)frame|token|bin|second|duration|length|numel|dynamic|sorted|folded|pixel`)
 	unitName   = lazy.MustCompile(`(?i)tokens?($|_)|frames?($|_)|_bins$|seconds|duration|_secs?$|pixels`)
 )
@@ -168,7 +169,8 @@ func (r *reading) otherUnit(sources []python.Source) string {
 }
 
 // unitWords are parts of the names of settings that tell what a batch counts.
-var unitWords = []string{"batch_type", "batch-type", "size_type", "size-type", "batch_unit", "batch-unit", "size_unit", "size-unit",
+var unitWords = []string{"batch_type", "batch-type", "size_type", "size-type", "batch_unit", "batch-unit", "size_unit",
+	"size-unit",
 	"batch_by", "batch-by", "batch_mode", "batch-mode", "sampler_type", "sampler-type"}
 
 // effects reads what another micro-batch changes, the dearest first. micro and accumulation are the names of the
@@ -286,7 +288,8 @@ func (s *splitReader) accumulated(x *python.Syntax, r python.Range) bool {
 var (
 	rate = lazy.MustCompile(`(?i)(^|_)lr($|_)|^(init|base|max|peak|abs|new)?lr$|learning_?rate`)
 	// sized are calls by which the samples of a pass stay what they are, but for their unit.
-	sized = lazy.MustCompile(`(?i)^(int|float|max|min|round|sqrt|pow)$|world_size|num_(processes|gpus|replicas)|device_count`)
+	sized = lazy.MustCompile(`(?i)^(int|float|max|min|round|sqrt|pow)$|` +
+		`world_size|num_(processes|gpus|replicas)|device_count`)
 )
 
 // rates finds a learning rate that follows from the samples of a pass, and not from those of a step: with the
@@ -465,7 +468,8 @@ func (s *splitReader) grouped(x *python.Syntax, r python.Range) (at int, modulo,
 
 var (
 	data  = lazy.MustCompile(`(?i)load|data|batch|len\(|enumerate|iter|zip|samples|shards`)
-	limit = lazy.MustCompile(`(?i)(max|total|num|n|train)_?(train(ing)?_?)?(steps?|iters?|iterations|updates)|^steps|^iters`)
+	limit = lazy.MustCompile(`(?i)(max|total|num|n|train)_?(train(ing)?_?)?` +
+		`(steps?|iters?|iterations|updates)|^steps|^iters`)
 )
 
 // counts finds a training whose length counts passes: with more of them for each optimizer step it makes fewer steps.
