@@ -29,6 +29,15 @@ func (r *Run) Changed(p *Plan, o *Outcome) (out []string) {
 		out = append(out, fmt.Sprintf("it trains for %d steps, and was to train for %d in attempt %d", y, x,
 			was.Plan.Attempt))
 	}
+	if x, y := was.Outcome.Updates, o.Updates; x != nil && y != nil && len(x.Before) == len(y.Before) {
+		for i := range x.Before {
+			if x.Before[i] != y.Before[i] {
+				out = append(out, fmt.Sprintf("it reports %.0f optimizer steps, and reported %.0f in attempt %d", y.Before[i],
+					x.Before[i], was.Plan.Attempt))
+				break
+			}
+		}
+	}
 	if x, y := was.Outcome.Settings[job.GlobalBatch], o.Settings[job.GlobalBatch]; x != "" && y != "" &&
 		!same(y, strings.ReplaceAll(x, ",", "")) {
 		out = append(out, fmt.Sprintf("it reports a global batch of %s, and reported %s in attempt %d", y, x,

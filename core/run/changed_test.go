@@ -46,6 +46,8 @@ func TestChanged(t *testing.T) {
 			3))}, 8, ""},
 		"a longer training": {Outcome{Total: 101}, Outcome{Total: 100}, 8,
 			"it trains for 100 steps, and was to train for 101 in attempt 1"},
+		"other updates": {Outcome{Updates: rates([]float64{200})}, Outcome{Updates: rates([]float64{100})}, 8,
+			"it reports 100 optimizer steps, and reported 200"},
 		"another batch": {Outcome{Settings: map[string]string{job.GlobalBatch: "1,024"}},
 			Outcome{Settings: map[string]string{job.GlobalBatch: "512"}}, 8, "a global batch of 512, and reported 1,024"},
 		"nothing is printed":  {Outcome{}, Outcome{Total: 5, Rates: rates([]float64{0.1})}, 8, ""},

@@ -188,6 +188,13 @@ def _(box):
     need(done.code == 0 and "it trains for 199 steps, and was to train for 200 in attempt 1" in done.err, repr(done))
 
 
+@trial("C", "optimizer steps that the program announces, where its bar counts something else")
+def _(box):
+    project(box, "n = vars(a)['batch_' + 'size']\nprint(f'Total optimization steps = {1000 * n // 16:,}', flush=True)\n" + LOOP)
+    done = box.launch("--", *TRAIN)
+    need(done.code == 0 and "it reports 500 optimizer steps, and reported 1000 in attempt 1" in done.err, repr(done))
+
+
 @trial("C", "where nothing differs, nothing is said")
 def _(box):
     project(box, "print('learning rate', a.base_lr, flush=True)\n" + LOOP)

@@ -572,7 +572,8 @@ func (s *splitReader) partial(x *python.Syntax) {
 		if !ok || l < 0 || !x.Is(st.First, "if") {
 			continue
 		}
-		if r := x.Statements[l].Range; x.Is(r.First, "for") && data.MatchString(x.Of(r)) && !s.accumulated(x, r) {
+		if r := x.Statements[l].Range; (x.Is(r.First, "for") || x.Is(r.First, "while")) && data.MatchString(x.Of(r)) &&
+			!s.accumulated(x, r) {
 			s.add(x, i, at, ladder.Numerics,
 				"the last micro-batches of an epoch may be a partial group, which weighs otherwise or is dropped")
 		}
