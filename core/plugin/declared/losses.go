@@ -62,44 +62,49 @@ func (s *splitReader) losses(x *python.Syntax) {
 			s.returnLoss(x, i)
 		}
 		for _, c := range x.Calls(st.Range) {
-			parts := strings.Split(strings.TrimPrefix(c.Name, "."), ".")
-			name := parts[len(parts)-1]
-			kind := name
-			if len(parts) > 1 && (name == "from_pretrained" || name == "apply" || name == "from_config" ||
-				name == "from_vision_text_pretrained") {
-				kind = parts[len(parts)-2]
-			}
-			of, known := kinds[kind]
-			if !known {
-				of = kindOf(kind)
-				kinds[kind] = of
-			}
-			switch {
-			case of == comparing:
-				s.add(x, i, c.First, ladder.Recipe, across+": %s", kind)
-			case of == paired && x.Has(trains):
-				s.add(x, i, c.First, ladder.Recipe, across+": that of %s", kind)
-			case of == grouped:
-				s.add(x, i, c.First, ladder.Recipe, "%s compares the generations of a group with each other", kind)
-			case of == averaged:
-				s.add(x, i, c.First, ladder.Numerics, "the loss of %s has a mean over each micro-batch", kind)
-			case strings.HasPrefix(name, "all_gather") || name == "gather_features" || kind == "GatherLayer":
-				if slices.ContainsFunc(words(x, x.Inside(c.Open)), embedded.MatchString) {
-					s.add(x, i, c.First, ladder.Recipe, across+": it gathers their features")
-				}
-			case (of == classifying || name != kind && entropy.MatchString(name)) && s.diagonal(x, i, x.Args(c.Open)):
-				s.add(x, i, c.First, ladder.Recipe, across+": each is the class of its own row")
-			case name == "cdist":
-				if args := x.Args(c.Open); len(args) > 1 && x.Of(args[0].Range) == x.Of(args[1].Range) {
-					s.add(x, i, c.First, ladder.Recipe, across+": it computes all their distances")
-				}
-			}
+			s.call(x, i, c, kinds)
 		}
 		if !pairs {
 			continue
 		}
 		if at, ok := gram(x, st.Range); ok && apart.MatchString(function(x, i)) {
 			s.add(x, i, at, ladder.Recipe, across+": it multiplies their features")
+		}
+	}
+}
+
+// call finds what one call shows. kinds are those of the names that were seen.
+func (s *splitReader) call(x *python.Syntax, i int, c python.Call, kinds map[string]lossKind) {
+	parts := strings.Split(strings.TrimPrefix(c.Name, "."), ".")
+	name := parts[len(parts)-1]
+	kind := name
+	if len(parts) > 1 && (name == "from_pretrained" || name == "apply" || name == "from_config" ||
+		name == "from_vision_text_pretrained") {
+		kind = parts[len(parts)-2]
+	}
+	of, known := kinds[kind]
+	if !known {
+		of = kindOf(kind)
+		kinds[kind] = of
+	}
+	switch {
+	case of == comparing:
+		s.add(x, i, c.First, ladder.Recipe, across+": %s", kind)
+	case of == paired && x.Has(trains):
+		s.add(x, i, c.First, ladder.Recipe, across+": that of %s", kind)
+	case of == grouped:
+		s.add(x, i, c.First, ladder.Recipe, "%s compares the generations of a group with each other", kind)
+	case of == averaged:
+		s.add(x, i, c.First, ladder.Numerics, "the loss of %s has a mean over each micro-batch", kind)
+	case strings.HasPrefix(name, "all_gather") || name == "gather_features" || kind == "GatherLayer":
+		if slices.ContainsFunc(words(x, x.Inside(c.Open)), embedded.MatchString) {
+			s.add(x, i, c.First, ladder.Recipe, across+": it gathers their features")
+		}
+	case (of == classifying || name != kind && entropy.MatchString(name)) && s.diagonal(x, i, x.Args(c.Open)):
+		s.add(x, i, c.First, ladder.Recipe, across+": each is the class of its own row")
+	case name == "cdist":
+		if args := x.Args(c.Open); len(args) > 1 && x.Of(args[0].Range) == x.Of(args[1].Range) {
+			s.add(x, i, c.First, ladder.Recipe, across+": it computes all their distances")
 		}
 	}
 }
