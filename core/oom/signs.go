@@ -352,12 +352,18 @@ func (t *State) take(e Event) {
 		t.Settings[e.Knob] = e.Value
 	case job.Metric:
 		t.measure(e)
-	case job.Rate:
+	case job.Rate, job.Updates:
+		t.compared(e)
+	}
+}
+
+// compared keeps a value by which attempts are compared.
+func (t *State) compared(e Event) {
+	switch {
+	case e.Kind == job.Rate:
 		t.Rates = t.track(t.Rates, e)
-	case job.Updates:
-		if !t.Moved { // later it may be how many were made
-			t.Updates = t.track(t.Updates, e)
-		}
+	case !t.Moved: // later it may be how many updates were made
+		t.Updates = t.track(t.Updates, e)
 	}
 }
 
@@ -486,12 +492,7 @@ func (d *Detector) state() State {
 		if out.SurvivedLine == "" || t.SurvivedLine != "" && s.name == Log {
 			out.SurvivedLine = t.SurvivedLine
 		}
-		if t.Rates != nil && (out.Rates == nil || s.name == Log) {
-			out.Rates = t.Rates
-		}
-		if t.Updates != nil && (out.Updates == nil || s.name == Log) {
-			out.Updates = t.Updates
-		}
+		out.Rates, out.Updates = first(s.name, out.Rates, t.Rates), first(s.name, out.Updates, t.Updates)
 		out.Peak = max(out.Peak, t.Peak)
 		out.Events = max(out.Events, t.Events)
 		for knob, value := range t.Settings { // the log's word counts most, and of the others the first stream's
@@ -514,6 +515,14 @@ func (d *Detector) state() State {
 		}
 	}
 	return out
+}
+
+// first is the track that counts: the log's, else that of the first stream that has one.
+func first(stream string, have, here *metric.Track) *metric.Track {
+	if here != nil && (have == nil || stream == Log) {
+		return here
+	}
+	return have
 }
 
 // phaseFor returns the phase by signs at this moment: the stream's own if it has any, else the best other.
