@@ -7,7 +7,8 @@ import (
 
 // stopping are the words by which a plugin's warning tells that the program will stop, where the plugin does not list
 // it among the faults.
-var stopping = []string{"will stop at", "would stop at", "would stop with", "stops at it", "stops at a ", "stops at an ",
+var stopping = []string{"will stop at", "would stop at", "would stop with", "stops at it", "stops at a ",
+	"stops at an ",
 	"stops at the ", "stops at what", "stops at torch", "stops without", "stops the first"}
 
 // StopsAt are the warnings at which the program will stop: its faults, and those that tell so. nil of no job.
