@@ -113,7 +113,7 @@ func all(edits []config.Edit, holds func(config.Edit) bool) bool {
 func (x *Executor) attemptOf(p *run.Plan, c job.Command, from, dir string) attempt {
 	a := attempt{command: c, roots: x.roots.In(from), signs: x.Job.Signs, dir: dir, trial: p.Trial,
 		batch: p.Batch, steps: x.Job.Rehearsal.Steps, status: x.planned(p)}
-	a.signs.Lines = append(slices.Clip(a.signs.Lines), job.RateSigns()...)
+	a.signs.Lines = append(slices.Clip(a.signs.Lines), job.OwnSigns()...)
 	if p.Trial == "" {
 		a.total = totalOf(x.Job)
 		a.resume, a.scale = p.Resume, p.Scale(x.Job.Signs)
@@ -122,7 +122,8 @@ func (x *Executor) attemptOf(p *run.Plan, c job.Command, from, dir string) attem
 		}
 		if x.Deviates != nil && p.Attempt > 1 && p.Cost < ladder.Recipe {
 			a.changed = func(s oom.State) []string {
-				return x.Deviates(p, &run.Outcome{Settings: s.Settings, Total: s.Total, Rates: s.Rates})
+				return x.Deviates(p, &run.Outcome{Settings: s.Settings, Total: s.Total, Rates: s.Rates,
+					Updates: s.Updates})
 			}
 		}
 	}

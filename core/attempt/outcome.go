@@ -73,7 +73,7 @@ func outcome(e ended, signs job.Signs) run.Outcome {
 	}
 	out.Stepped, out.Varied, out.Figures, out.Total = state.Stepped(signs), state.Varied, state.Figures, state.Total
 	out.Claimed, out.Metrics = out.Stepped && state.Succeeded, state.Metrics
-	out.Rates = state.Rates
+	out.Rates, out.Updates = state.Rates, state.Updates
 	out.Checked, out.Survived = state.Checks, state.SurvivedLine
 	return out
 }

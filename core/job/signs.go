@@ -32,15 +32,23 @@ const (
 	// Metric has the group "value": a value of the metric that the sign names; and "step", its step, if the line has that.
 	// Without that group it is the last iteration of Progress.
 	Metric SignKind = "metric"
-	Rate   SignKind = "rate" // group "value": the learning rate; launch's own ([RateSigns])
+	Rate   SignKind = "rate" // group "value": the learning rate; launch's own ([OwnSigns])
+	// group "value": how many optimizer steps the training has, reported before it begins; launch's own
+	Updates SignKind = "updates"
 )
 
-// RateSigns find the learning rate as programs print it, so that two attempts can be compared. Each has a literal of
-// four characters, so that most lines are not searched.
-func RateSigns() (signs []Sign) {
+// OwnSigns find the learning rate and the number of optimizer steps as programs print them, so that two attempts can be
+// compared. Each has a literal of four characters, so that most lines are not searched.
+func OwnSigns() (signs []Sign) {
 	const value = `\s*[:=]?\s*\[?(?P<value>\d*\.?\d+(?:[eE][-+]?\d+)?)`
-	for _, name := range []string{`(?i)\blearning[ _-]?rate\b["']?`, `(?i) lr=`, `(?i) lr `, `(?i)\blr: `, `(?i)'lr'`, `(?i)"lr"`} {
+	for _, name := range []string{`(?i)\blearning[ _-]?rate\b["']?`, `(?i) lr=`, `(?i) lr `, `(?i)\blr: `, `(?i)'lr'`,
+		`(?i)"lr"`} {
 		signs = append(signs, Sign{Kind: Rate, Pattern: name + value})
+	}
+	const count = `\W{1,4}(?P<value>\d[\d,]*)\b`
+	for _, name := range []string{`(?i)optimi[sz]ation steps`, `(?i)\boptimizer (?:steps|updates)`,
+		`(?i)\btotal (?:train(?:ing)? )?(?:steps|updates)`} {
+		signs = append(signs, Sign{Kind: Updates, Pattern: name + count})
 	}
 	return signs
 }

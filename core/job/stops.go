@@ -2,13 +2,14 @@ package job
 
 import (
 	"slices"
-
-	"github.com/launch-ml/launch/core/lazy"
+	"strings"
 )
 
 // stopping are the words by which a plugin's warning tells that the program will stop, where the plugin does not list
 // it among the faults.
-var stopping = lazy.MustCompile(`\b(will|would) stop (at|with)\b|\bstops (at (it|its|an?|the|what|torch)|without|the first)\b`)
+var stopping = []string{"will stop at", "would stop at", "would stop with", "stops at it", "stops at a ",
+	"stops at an ",
+	"stops at the ", "stops at what", "stops at torch", "stops without", "stops the first"}
 
 // StopsAt are the warnings at which the program will stop: its faults, and those that tell so. There are none without a
 // job.
@@ -18,7 +19,8 @@ func (j *Job) StopsAt() (out []string) {
 	}
 	out = slices.Clone(j.Faults)
 	for _, w := range j.Warnings {
-		if stopping.MatchString(w) && !slices.Contains(out, w) {
+		tells := slices.ContainsFunc(stopping, func(words string) bool { return strings.Contains(w, words) })
+		if tells && !slices.Contains(out, w) {
 			out = append(out, w)
 		}
 	}

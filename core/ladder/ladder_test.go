@@ -109,3 +109,22 @@ func TestInvariant(t *testing.T) {
 		}
 	}
 }
+
+// Nothing fits by a guess alone; a measurement, or lines that were counted, can show that it does.
+func TestTold(t *testing.T) {
+	guess := mem.Item{Kind: mem.Correction, What: "training", Bytes: 100, Guess: true}
+	counted := mem.Item{Kind: mem.Saved, What: "net", Bytes: 50}
+	measured := mem.Item{Kind: mem.Correction, What: "training", Bytes: 100}
+	for _, tt := range []struct {
+		items []mem.Item
+		room  unit.Bytes
+		want  Verdict
+	}{
+		{[]mem.Item{guess}, 200, May}, {[]mem.Item{guess}, 50, May}, {[]mem.Item{counted, guess}, 200, Fits},
+		{[]mem.Item{measured}, 200, Fits}, {[]mem.Item{counted}, 20, Not}, {[]mem.Item{measured}, 50, May},
+	} {
+		if got := Told(mem.Estimate{Items: tt.items}, tt.room); got != tt.want {
+			t.Errorf("%v in %v: %v, want %v", tt.items, tt.room, got, tt.want)
+		}
+	}
+}

@@ -120,7 +120,8 @@ func (e Estimate) Vouched() unit.Bytes {
 	return sum
 }
 
-// GuessAlone reports whether a guess is all that is known: no line was counted, and no measurement vouches for the rest.
+// GuessAlone reports whether a guess is all that is known: no line was counted, and no measurement vouches for the
+// rest.
 func (e Estimate) GuessAlone() bool { return e.Known() && e.Certain() <= 0 && e.Vouched() < e.Total() }
 
 // Of is the sum of the lines of one kind.

@@ -4,7 +4,8 @@ import "testing"
 
 // Two attempts that report thousands of steps have steps in common, wherever the second begins.
 func TestTrack(t *testing.T) {
-	for _, tt := range []struct{ first, resumed, end int64 }{{20, 10, 40}, {1500, 1000, 100_000}, {70_000, 60_000, 61_000}} {
+	for _, tt := range []struct{ first, resumed, end int64 }{{20, 10, 40}, {1500, 1000, 100_000}, {70_000, 60_000,
+		61_000}} {
 		one, two := Track{}, Track{}
 		for s := int64(1); s <= tt.first; s++ {
 			one.Add(Point{float64(s), s})

@@ -95,6 +95,7 @@ type State struct {
 	Settings    map[string]string // knob: value, as the program confirmed it
 	Metrics     metric.Set
 	Rates       *metric.Track // the learning rate
+	Updates     *metric.Track // how many optimizer steps the training has
 	Events      int
 	outer       string // the phase to which PhaseEnd returns
 	Announced   int64  // the total of a Started sign; 0 for none
@@ -283,7 +284,9 @@ var grouping = strings.NewReplacer(",", "", "_", "", " ", "")
 // event records a sign.
 func (s *stream) event(e Event, number int, text string) {
 	e.Line = Line{Stream: s.name, Number: number, Text: text}
-	if (e.Kind == job.Metric || e.Kind == job.Rate || e.Kind == checked || e.Kind == job.SavedState) && e.Step == metric.NoStep {
+	if (e.Kind == job.Metric || e.Kind == job.Rate || e.Kind == job.Updates || e.Kind == checked ||
+		e.Kind == job.SavedState) &&
+		e.Step == metric.NoStep {
 		e.Step = s.iteration()
 	}
 	if e.Kind == checked {
@@ -390,25 +393,36 @@ func (t *State) take(e Event) {
 		t.Settings[e.Knob] = e.Value
 	case job.Metric:
 		t.measure(e)
-	case job.Rate:
-		t.rate(e)
+	case job.Rate, job.Updates:
+		t.compared(e)
 	}
 }
 
-// rate adds a learning rate. Where steps count from the beginning again, as in an epoch's bar, it has no place.
-func (t *State) rate(e Event) {
+// compared keeps a value by which attempts are compared.
+func (t *State) compared(e Event) {
+	switch {
+	case e.Kind == job.Rate:
+		t.Rates = t.track(t.Rates, e)
+	case !t.Moved: // later it may be how many updates were made
+		t.Updates = t.track(t.Updates, e)
+	}
+}
+
+// track adds a value by its step. Where steps count from the beginning again, as in an epoch's bar, it has no place.
+func (t *State) track(to *metric.Track, e Event) *metric.Track {
 	v, err := metric.Parse(e.Value)
 	step := e.Step
 	if !t.Moved && step <= 0 {
 		step = metric.NoStep
 	}
 	if err != nil || t.restarts || t.Moved && step == metric.NoStep {
-		return
+		return to
 	}
-	if t.Rates == nil {
-		t.Rates = &metric.Track{}
+	if to == nil {
+		to = &metric.Track{}
 	}
-	t.Rates.Add(metric.Point{Value: v, Step: step})
+	to.Add(metric.Point{Value: v, Step: step})
+	return to
 }
 
 // measure adds a value of a metric. What is no number is none: a pattern may match more than its author meant.
@@ -473,13 +487,14 @@ func (d *Detector) State() State {
 // now is the state of a stream, with the signs of a record that is not known to be complete.
 func (s *stream) now() State {
 	t := s.state
-	t.Rates = t.Rates.Clone()
+	t.Rates, t.Updates = t.Rates.Clone(), t.Updates.Clone()
 	t.Settings, t.Metrics, t.Checks = maps.Clone(t.Settings), maps.Clone(t.Metrics), slices.Clone(t.Checks)
 	for i, v := range t.Checks {
 		t.Checks[i] = v.Clone()
 	}
 	s.record.matchWith(s.d, func(e Event) {
-		if (e.Kind == job.Metric || e.Kind == job.Rate || e.Kind == checked) && e.Step == metric.NoStep {
+		if (e.Kind == job.Metric || e.Kind == job.Rate || e.Kind == job.Updates || e.Kind == checked) &&
+			e.Step == metric.NoStep {
 			e.Step = s.iteration()
 		}
 		e.Line.Text = string(s.record.text)
@@ -527,9 +542,7 @@ func (d *Detector) state() State {
 		if out.SurvivedLine == "" || t.SurvivedLine != "" && s.name == Log {
 			out.SurvivedLine = t.SurvivedLine
 		}
-		if t.Rates != nil && (out.Rates == nil || s.name == Log) {
-			out.Rates = t.Rates
-		}
+		out.Rates, out.Updates = first(s.name, out.Rates, t.Rates), first(s.name, out.Updates, t.Updates)
 		out.Peak = max(out.Peak, t.Peak)
 		out.Events = max(out.Events, t.Events)
 		for knob, value := range t.Settings { // the log's word counts most, and of the others the first stream's
@@ -552,6 +565,14 @@ func (d *Detector) state() State {
 		}
 	}
 	return out
+}
+
+// first is the track that counts: the log's, else that of the first stream that has one.
+func first(stream string, have, here *metric.Track) *metric.Track {
+	if here != nil && (have == nil || stream == Log) {
+		return here
+	}
+	return have
 }
 
 // phaseFor returns the phase by signs at this moment: the stream's own if it has any, else the best other.

@@ -15,7 +15,8 @@ import (
 // not print is not compared. Larger differences of the steps end the attempt ([Run.Differs]).
 func (r *Run) Changed(p *Plan, o *Outcome) (out []string) {
 	i := slices.IndexFunc(r.Attempts, func(a Attempt) bool {
-		return a.Plan.Trial == "" && (a.Plan.Batch.Micro != p.Batch.Micro || a.Plan.Batch.Accumulation != p.Batch.Accumulation)
+		return a.Plan.Trial == "" && (a.Plan.Batch.Micro != p.Batch.Micro ||
+			a.Plan.Batch.Accumulation != p.Batch.Accumulation)
 	})
 	if i < 0 || p.Trial != "" {
 		return nil
@@ -25,11 +26,22 @@ func (r *Run) Changed(p *Plan, o *Outcome) (out []string) {
 		out = append(out, why)
 	}
 	if x, y := was.Outcome.Total, o.Total; x > 0 && y > 0 && x != y && !r.Job.Signs.CountsMicro {
-		out = append(out, fmt.Sprintf("it trains for %d steps, and was to train for %d in attempt %d", y, x, was.Plan.Attempt))
+		out = append(out, fmt.Sprintf("it trains for %d steps, and was to train for %d in attempt %d", y, x,
+			was.Plan.Attempt))
+	}
+	if x, y := was.Outcome.Updates, o.Updates; x != nil && y != nil && len(x.Before) == len(y.Before) {
+		for i := range x.Before {
+			if x.Before[i] != y.Before[i] {
+				out = append(out, fmt.Sprintf("it reports %.0f optimizer steps, and reported %.0f in attempt %d", y.Before[i],
+					x.Before[i], was.Plan.Attempt))
+				break
+			}
+		}
 	}
 	if x, y := was.Outcome.Settings[job.GlobalBatch], o.Settings[job.GlobalBatch]; x != "" && y != "" &&
 		!same(y, strings.ReplaceAll(x, ",", "")) {
-		out = append(out, fmt.Sprintf("it reports a global batch of %s, and reported %s in attempt %d", y, x, was.Plan.Attempt))
+		out = append(out, fmt.Sprintf("it reports a global batch of %s, and reported %s in attempt %d", y, x,
+			was.Plan.Attempt))
 	}
 	return out
 }
@@ -67,7 +79,8 @@ func ratesDiffer(a *Attempt, p *Plan, o *Outcome) string {
 	for _, f := range []float64{factor, math.Sqrt(factor)} {
 		expected := f * was.Ahead(first.Step)
 		if f != 1 && math.Abs(first.Value-expected) <= 0.03*math.Abs(expected) {
-			return fmt.Sprintf("the learning rate is %g at step %d, and was %g at step %d in attempt %d: it follows the micro-batch",
+			return fmt.Sprintf("the learning rate is %g at step %d, and was %g at step %d in attempt %d: it follows the "+
+				"micro-batch",
 				first.Value, first.Step, was.Last.Value, was.Last.Step, a.Plan.Attempt)
 		}
 	}

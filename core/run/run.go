@@ -139,6 +139,8 @@ type Outcome struct {
 	Metrics  metric.Set        `json:"metrics,omitempty"`  // as the program reported them
 	// Rates are learning rates, as the program reported them.
 	Rates *metric.Track `json:"learning_rates,omitempty"`
+	// Updates is how many optimizer steps its training has, as the program reported it before the first one.
+	Updates *metric.Track `json:"optimizer_steps,omitempty"`
 	// Changed is how its training differs from that of an earlier attempt, by the program's own reports, though the plan
 	// did not ask for that: its cost was then [ladder.Recipe].
 	Changed   []string `json:"changed,omitempty"`

@@ -139,16 +139,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	if open := last.Unconfirmed(r.Job); len(open) > 0 && ended == run.Succeeded { // a failed run has more important news
 		p.line("%s not checked: whether the program used %s", p.yellow("note:"), few(open))
 	}
-	for _, m := range last.Misread() {
-		p.line("%s the program reports %s %s, and launch read %s from the command: the global batch that launch printed "+
-			"is wrong", p.yellow("note:"), m.Knob, m.Said, m.To)
-	}
-	for _, changed := range last.Outcome.Changed {
-		p.line("%s another training than attempt 1 began: %s", p.yellow("note:"), changed)
-	}
-	if short := last.Outcome.Short; short != "" && short != last.Outcome.Doubtful {
-		p.line("%s %s", p.yellow("note:"), short)
-	}
+	p.asPlanned(last)
 	p.retries(last.Outcome.Retries)
 	p.advise(adviceOf(r.Attempts), len(last.Outcome.Retries) > 0, id)
 	p.checked(run.Checklist(r.Job, r.Attempts), ended == run.Succeeded)
@@ -173,6 +164,20 @@ func (p Printer) endingOf(out *run.Outcome) string {
 		return p.green(state)
 	default:
 		return p.red(state)
+	}
+}
+
+// asPlanned writes in what the last attempt was not the training that was planned, by the program's own reports.
+func (p Printer) asPlanned(last *run.Attempt) {
+	for _, m := range last.Misread() {
+		p.line("%s the program reports %s %s, and launch read %s from the command: the global batch that launch printed "+
+			"is wrong", p.yellow("note:"), m.Knob, m.Said, m.To)
+	}
+	for _, changed := range last.Outcome.Changed {
+		p.line("%s another training than the run began: %s", p.yellow("note:"), changed)
+	}
+	if short := last.Outcome.Short; short != "" && short != last.Outcome.Doubtful {
+		p.line("%s %s", p.yellow("note:"), short)
 	}
 }
 

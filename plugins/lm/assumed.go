@@ -78,7 +78,8 @@ func (t *training) assumes() string {
 	return "the rows may be shorter than is assumed"
 }
 
-// doubted marks an estimate that takes a version for granted, or the length of the rows: these lines refuse nothing. Where the command's Python is not on
+// doubted marks an estimate that takes a version for granted, or the length of the rows: these lines refuse nothing.
+// Where the command's Python is not on
 // this machine it cannot run here, and nothing can be refused that would.
 func (t *training) doubted(e mem.Tensors) mem.Tensors {
 	versions := len(t.assumed) > 0 && !t.env.Missing()

@@ -118,7 +118,8 @@ func (x *checkout) readsDevices() bool {
 
 // stripsGPUs says that main.py takes the value of --gpus for text, and stops at a number (IceClear main.py:695).
 func (x *checkout) stripsGPUs() bool {
-	return (strings.Contains(x.main.Code, "trainer.gpus.strip(") || strings.Contains(x.main.Code, "trainer.devices.strip(")) && !strings.Contains(x.main.Code, "str(lightning_config.trainer.gpus)")
+	return (strings.Contains(x.main.Code, "trainer.gpus.strip(") || strings.Contains(x.main.Code,
+		"trainer.devices.strip(")) && !strings.Contains(x.main.Code, "str(lightning_config.trainer.gpus)")
 }
 
 var (

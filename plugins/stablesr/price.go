@@ -140,12 +140,11 @@ func (b *builder) bare(phase int, vs []variant) []mem.Tensors {
 		v.size = b.valSize
 	}
 	card := b.device.Kind != gpu.CPU
-	_, there := b.cards()
 	major, _, torchKnown := b.python.Torch()
 	step := arch.Step{
 		Model: m, Size: v.size, Queue: v.queue, Xformers: b.fuses() && b.python.Has("xformers"), Torch1: torchKnown &&
 			major < 2,
-		DDP: card && there, Foreach: card && torchKnown && major >= 2, Swaps: b.swaps(m), Amp: b.amp(m),
+		DDP: card && b.namesCards(), Foreach: card && torchKnown && major >= 2, Swaps: b.swaps(m), Amp: b.amp(m),
 	}
 	var batches []int64
 	pools := map[int64][]int{} // by micro-batch, what has another pool

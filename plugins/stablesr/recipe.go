@@ -297,6 +297,11 @@ func (r *recipe) cards() (v any, there bool) {
 	return v, there
 }
 
+func (r *recipe) namesCards() bool {
+	_, there := r.cards()
+	return there
+}
+
 // gpus is how many processes train: Lightning starts one for each GPU of each node. -1 where all GPUs are meant.
 func (r *recipe) gpus() int64 {
 	nodes := int64(1)

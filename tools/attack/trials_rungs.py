@@ -188,6 +188,13 @@ def _(box):
     need(done.code == 0 and "it trains for 199 steps, and was to train for 200 in attempt 1" in done.err, repr(done))
 
 
+@trial("C", "optimizer steps that the program announces, where its bar counts something else")
+def _(box):
+    project(box, "n = vars(a)['batch_' + 'size']\nprint(f'Total optimization steps = {1000 * n // 16:,}', flush=True)\n" + LOOP)
+    done = box.launch("--", *TRAIN)
+    need(done.code == 0 and "it reports 500 optimizer steps, and reported 1000 in attempt 1" in done.err, repr(done))
+
+
 @trial("C", "where nothing differs, nothing is said")
 def _(box):
     project(box, "print('learning rate', a.base_lr, flush=True)\n" + LOOP)
@@ -323,16 +330,16 @@ bf16: true
 """
 
 
-def planned(box, recipe, *flags):
+def planned(box, recipe, card="20GiB"):
     box.write("work/r.yaml", recipe)
-    done = box.launch("plan", "--json", "--vram", "20GiB", *flags, "--", "llamafactory-cli", "train", "r.yaml")
+    done = box.launch("plan", "--json", "--vram", card, "--", "llamafactory-cli", "train", "r.yaml")
     return done, json.loads(done.out)
 
 
 @trial("C", "a length that is assumed refuses nothing")
 def _(box):
     done, plan = planned(box, RECIPE)
-    need(done.code == 0 and plan["verdict"] == "may not fit" and plan["fits"] is None and plan["stop"] is None, repr(done))
+    need(done.code == 0 and plan["verdict"] == "may not fit" and plan["fits"] is None and not plan.get("stop"), repr(done))
 
 
 @trial("C", "a length that is certain does: rows are packed to it")
@@ -343,7 +350,7 @@ def _(box):
 
 @trial("C", "a model that cannot fit is refused, whatever its rows are")
 def _(box):
-    done, plan = planned(box, RECIPE.replace("7B", "32B"))
+    done, plan = planned(box, RECIPE, card="12GiB")
     need(done.code == 78 and plan["verdict"] == "cannot fit", repr(done))
 
 

@@ -45,6 +45,27 @@ func TestLadders(t *testing.T) {
 				"4\ntraining:\nvalidation:", ""},
 		"batch normalisation": {b + "batch-norm: true\n", "-b 2 -a 1",
 			"training: micro-batch 1 × accumulation 2 (numerics): -b 1 -a 2", ""},
+		"its author says that it is another training": {b + "split: {cost: recipe, why: the batch is compared}\n",
+			"-b 2 -a 1",
+			"training: micro-batch 1 × accumulation 2 (recipe): -b 1 -a 2", ""},
+		"of some commands": {b + "split: [{cost: recipe, why: x, arguments: [kto]}, {cost: numerics, why: y, arguments: " +
+			"[sft]}]\n",
+			"sft -b 2 -a 1", "training: micro-batch 1 × accumulation 2 (numerics): sft -b 1 -a 2", ""},
+		"what grows with the accumulation": {b + "scaled: [--steps]\n", "-b 4 -a 1 --steps 3",
+			"training: micro-batch 2 × accumulation 2 (speed): -b 2 -a 2 --steps 6; micro-batch 1 × accumulation 4 (speed): " +
+				"-b 1 -a 4 --steps 12", ""},
+		"what follows the accumulation by itself": {b + "scaled: [--steps]\n", "-b 2 -a 1",
+			"training: micro-batch 1 × accumulation 2 (speed): -b 1 -a 2", ""},
+		"what would be no whole number": {b + "scaled: [--steps]\n", "-b 2 -a 2 --steps 3",
+			"training: micro-batch 1 × accumulation 4 (speed): -b 1 -a 4 --steps 6", ""},
+		"a validation of whole groups": {b + "phases: {validation: {micro-batch: --eval, multiple-of: {at: --group, " +
+			"default: 4}}}\n",
+			"-b 1 -a 1 --eval 16", "training:\nvalidation: validation batch 8 (speed): -b 1 -a 1 --eval 8; validation batch 4 " +
+				"(speed): -b 1 -a 1 --eval 4", ""},
+		"a batch of frames": {"micro-batch: --frames\naccumulation: -a\n", "--frames 2 -a 1",
+			"training: micro-batch 1 × accumulation 2 (recipe): --frames 1 -a 2", ""},
+		"a batch of frames, by the setting beside it": {b, "-b 2 -a 1 --batch_size_type frame",
+			"training: micro-batch 1 × accumulation 2 (recipe): -b 1 -a 2 --batch_size_type frame", ""},
 		"a rung of a phase": {b + "phases: {validation: {times: 1}, test: {}}\nrungs: [{name: tiles, at: --tile, to: " +
 			"64, cost: metrics, phase: test}]\n", "-b 1 -a 1",
 			"training:\nvalidation:\ntest: tiles (metrics): -b 1 -a 1 --tile 64", ""},

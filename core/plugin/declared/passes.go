@@ -27,16 +27,48 @@ func (p *program) sources() (files []python.Source) {
 	if !p.text().Exists() {
 		return nil
 	}
-	read := func(path string) python.Source { return python.ReadSource(path, maxFile) }
-	for _, root := range []string{filepath.Dir(p.path), filepath.Clean(p.Dir)} {
-		found, _ := python.Reachable(root, p.text(), mostFiles, read)
-		for _, f := range found {
-			if f.Exists() && !slices.ContainsFunc(files, func(s python.Source) bool { return s.Path == f.Path }) {
-				files = append(files, f)
+	var known []python.Source
+	if p.list != nil {
+		known = p.list.Files
+	}
+	read := func(path string) python.Source {
+		if i := slices.IndexFunc(known, func(s python.Source) bool { return s.Path == path }); i >= 0 {
+			return known[i]
+		}
+		return python.ReadSource(path, maxFile)
+	}
+	roots := p.roots()
+	files = []python.Source{p.text()}
+	seen := map[string]bool{p.path: true}
+	for i := 0; i < len(files); i++ {
+		for _, im := range files[i].Imports() {
+			for _, root := range roots {
+				for _, path := range im.Files(root, files[i].Path) {
+					if seen[path] || len(files) == mostFiles {
+						continue
+					}
+					seen[path] = true
+					if f := read(path); f.Exists() {
+						files = append(files, f)
+					}
+				}
 			}
 		}
 	}
 	return files
+}
+
+// roots are the folders in which the program's imports are looked for: the script's own, the command's, and those in
+// which a package that the script is part of may lie.
+func (p *program) roots() (roots []string) {
+	dir := filepath.Dir(p.path)
+	for _, root := range []string{dir, filepath.Clean(p.Dir), filepath.Dir(dir), filepath.Join(p.Dir, "src")} {
+		inside := root == dir || root == filepath.Clean(p.Dir) || strings.HasPrefix(root, filepath.Clean(p.Dir)+"/")
+		if inside && !slices.Contains(roots, root) {
+			roots = append(roots, root)
+		}
+	}
+	return roots
 }
 
 // effects are what another micro-batch changes in this program, read once and only where there are rungs for it.
@@ -51,14 +83,15 @@ func (r *reading) effects() []effect {
 			r.changed = append(r.changed, effect{ladder.Cost(s.Cost), s.Why})
 		}
 	}
-	if why := r.otherUnit(); why != "" {
+	sources := r.prog.sources()
+	if why := r.otherUnit(sources); why != "" {
 		r.changed = append(r.changed, effect{ladder.Recipe, why})
 	}
 	micro := r.namesOf(r.Micro)
 	if slices.Contains(micro, "per_device_train_batch_size") {
 		micro = append(micro, "train_batch_size")
 	}
-	r.changed = append(r.changed, effects(r.prog.sources(), micro, r.namesOf(r.Accumulation))...)
+	r.changed = append(r.changed, effects(sources, micro, r.namesOf(r.Accumulation))...)
 	return r.changed
 }
 
@@ -72,9 +105,12 @@ func (r *reading) namesOf(p *place) (names []string) {
 			names = append(names, one.path[strings.LastIndexAny(one.path, ".]")+1:])
 			continue
 		}
+		long := slices.ContainsFunc(one.names, func(n string) bool { return len(n) > 2 })
 		for _, n := range one.names {
-			if o, ok := r.prog.settings().Lookup(n); ok && o.Dest != "" {
-				names = append(names, o.Dest)
+			if !long || strings.Contains(r.prog.text().Code, "dest") { // -b is stored under its long name
+				if o, ok := r.prog.settings().Lookup(n); ok && o.Dest != "" {
+					names = append(names, o.Dest)
+				}
 			}
 			n = strings.ReplaceAll(strings.TrimLeft(n, "-+~"), "-", "_")
 			names = append(names, n[strings.LastIndexByte(n, '.')+1:])
@@ -85,56 +121,91 @@ func (r *reading) namesOf(p *place) (names []string) {
 }
 
 var (
-	unitOption = lazy.MustCompile(`(?i)^-*(\w*_)?(batch(_?size)?|bsz?)_?(type|unit|by|mode|per_gpu_type)$|^-*sampler_?type$`)
+	unitOption = lazy.MustCompile(`(?i)^-*(\w*_)?(batch(_?size)?|bsz?)_?(type|unit|by|mode|per_gpu_type)$|` +
+		`^-*sampler_?type$`)
 	otherUnits = lazy.MustCompile(`(?i)frame|token|bin|second|duration|length|numel|dynamic|sorted|folded|pixel`)
 	unitName   = lazy.MustCompile(`(?i)tokens?($|_)|frames?($|_)|_bins$|seconds|duration|_secs?$|pixels`)
 )
 
 // otherUnit is how the micro-batch shows to be no number of samples: by its own name, or by a setting beside it; "" if
 // nothing shows that.
-func (r *reading) otherUnit() string {
+func (r *reading) otherUnit(sources []python.Source) string {
 	for _, n := range r.namesOf(r.Micro) {
 		if unitName.MatchString(n) {
 			return fmt.Sprintf("%s is no number of samples", nameOf(r.micro.at))
 		}
 	}
+	says := func(name, value string) string {
+		if !unitOption.MatchString(strings.ReplaceAll(name, "-", "_")) || !otherUnits.MatchString(value) {
+			return ""
+		}
+		return fmt.Sprintf("%s is %s, so %s is no number of samples", name, value, nameOf(r.micro.at))
+	}
+	for i, a := range r.prog.Args {
+		name, value, joined := strings.Cut(a, "=")
+		if !joined && i+1 < len(r.prog.Args) {
+			value = r.prog.Args[i+1]
+		}
+		if why := says(name, value); why != "" {
+			return why
+		}
+	}
+	if !slices.ContainsFunc(sources, func(s python.Source) bool {
+		return slices.ContainsFunc(unitWords, func(w string) bool { return strings.Contains(s.Code, w) })
+	}) {
+		return ""
+	}
 	for _, o := range r.prog.settings().Options {
 		for _, n := range o.Names {
-			if !unitOption.MatchString(strings.ReplaceAll(n, "-", "_")) {
+			if _, typed := optionOf(r.prog.Args, n); typed || !o.Known {
 				continue
 			}
-			value, ok := optionOf(r.prog.Args, n)
-			if !ok && o.Known {
-				value = o.Default
-			}
-			if otherUnits.MatchString(value) {
-				return fmt.Sprintf("%s is %s, so %s is no number of samples", n, value, nameOf(r.micro.at))
+			if why := says(n, o.Default); why != "" {
+				return why
 			}
 		}
 	}
 	return ""
 }
 
+// unitWords are parts of the names of settings that tell what a batch counts.
+var unitWords = []string{"batch_type", "batch-type", "size_type", "size-type", "batch_unit", "batch-unit", "size_unit",
+	"size-unit",
+	"batch_by", "batch-by", "batch_mode", "batch-mode", "sampler_type", "sampler-type"}
+
 // effects reads what another micro-batch changes, the dearest first. micro and accumulation are the names of the
 // settings in the source. It decides by the text alone: what is in a function that nothing calls does not count.
 func effects(files []python.Source, micro, accumulation []string) []effect {
 	s := &splitReader{accumulation: accumulation}
-	for _, f := range files {
-		s.files = append(s.files, f.Syntax())
-	}
-	for _, x := range s.files {
-		s.losses(x)
-		s.rates(x, slices.Clone(micro))
-		s.schedules(x)
-		s.counts(x)
-		s.partial(x)
+	s.sources = files
+	for _, f := range files { // few files have any of this, and only these are parsed
+		sizes := slices.ContainsFunc(micro, f.Names)
+		groups := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
+			slices.ContainsFunc(accumulation, f.Names)
+		compares := slices.ContainsFunc(telling, func(w string) bool { return strings.Contains(f.Code, w) })
+		if !sizes && !groups && !compares {
+			continue
+		}
+		x := f.Syntax()
+		if compares {
+			s.losses(x)
+		}
+		if sizes {
+			s.rates(x, slices.Clone(micro))
+		}
+		if groups {
+			s.schedules(x)
+			s.counts(x)
+			s.partial(x)
+		}
 	}
 	slices.SortStableFunc(s.found, func(a, b effect) int { return cmp.Compare(b.cost, a.cost) })
 	return s.found
 }
 
 type splitReader struct {
-	files        []*python.Syntax
+	sources      []python.Source
+	files        []*python.Syntax // of all sources, where a finding needs them
 	accumulation []string
 	found        []effect
 }
@@ -159,10 +230,17 @@ func (s *splitReader) used(x *python.Syntax, statement int) bool {
 	if name == "" {
 		return true
 	}
-	for _, f := range s.files {
-		if !f.Names(name) {
+	for i, source := range s.sources {
+		if !source.Names(name) {
 			continue
 		}
+		if s.files == nil {
+			s.files = make([]*python.Syntax, len(s.sources))
+		}
+		if s.files[i] == nil {
+			s.files[i] = source.Syntax()
+		}
+		f := s.files[i]
 		for _, st := range f.Statements {
 			d, defines := f.Definition(st)
 			if f.Is(st.First, "import") || f.Is(st.First, "from") || defines && d.Name == name {
@@ -210,7 +288,8 @@ func (s *splitReader) accumulated(x *python.Syntax, r python.Range) bool {
 var (
 	rate = lazy.MustCompile(`(?i)(^|_)lr($|_)|^(init|base|max|peak|abs|new)?lr$|learning_?rate`)
 	// sized are calls by which the samples of a pass stay what they are, but for their unit.
-	sized = lazy.MustCompile(`(?i)^(int|float|max|min|round|sqrt|pow)$|world_size|num_(processes|gpus|replicas)|device_count`)
+	sized = lazy.MustCompile(`(?i)^(int|float|max|min|round|sqrt|pow)$|` +
+		`world_size|num_(processes|gpus|replicas)|device_count`)
 )
 
 // rates finds a learning rate that follows from the samples of a pass, and not from those of a step: with the
@@ -389,7 +468,8 @@ func (s *splitReader) grouped(x *python.Syntax, r python.Range) (at int, modulo,
 
 var (
 	data  = lazy.MustCompile(`(?i)load|data|batch|len\(|enumerate|iter|zip|samples|shards`)
-	limit = lazy.MustCompile(`(?i)(max|total|num|n|train)_?(train(ing)?_?)?(steps?|iters?|iterations|updates)|^steps|^iters`)
+	limit = lazy.MustCompile(`(?i)(max|total|num|n|train)_?(train(ing)?_?)?` +
+		`(steps?|iters?|iterations|updates)|^steps|^iters`)
 )
 
 // counts finds a training whose length counts passes: with more of them for each optimizer step it makes fewer steps.
@@ -492,7 +572,8 @@ func (s *splitReader) partial(x *python.Syntax) {
 		if !ok || l < 0 || !x.Is(st.First, "if") {
 			continue
 		}
-		if r := x.Statements[l].Range; x.Is(r.First, "for") && data.MatchString(x.Of(r)) && !s.accumulated(x, r) {
+		if r := x.Statements[l].Range; (x.Is(r.First, "for") || x.Is(r.First, "while")) && data.MatchString(x.Of(r)) &&
+			!s.accumulated(x, r) {
 			s.add(x, i, at, ladder.Numerics,
 				"the last micro-batches of an epoch may be a partial group, which weighs otherwise or is dropped")
 		}

@@ -10,28 +10,36 @@ import (
 
 // What another micro-batch changes is read from the source, with its line; "" where it changes only the time.
 func TestEffects(t *testing.T) {
-	const loop = "for epoch in range(args.epochs):\n    for i, (x, y) in enumerate(loader):\n        loss = f(x, y) / args.accum\n" +
+	const loop = "for epoch in range(args.epochs):\n    for i, (x, y) in enumerate(loader):\n        loss = f(x, y) " +
+		"/ args.accum\n" +
 		"        loss.backward()\n        if (i + 1) % args.accum == 0:\n            optimizer.step()\n"
-	const grouped = "numerics: the last micro-batches of an epoch may be a partial group, which weighs otherwise or is dropped"
+	const grouped = "numerics: the last micro-batches of an epoch may be a partial group, which weighs otherwise or " +
+		"is dropped"
 	const steps = "recipe: its number of steps counts forward passes, so it makes fewer optimizer updates"
 	for name, tt := range map[string]struct{ source, want string }{
 		// a learning rate of the micro-batch
-		"scaled": {"args.lr = args.blr * args.batch_size / 256\n", "recipe: the learning rate follows the micro-batch (t.py:1)"},
+		"scaled": {"args.lr = args.blr * args.batch_size / 256\n",
+			"recipe: the learning rate follows the micro-batch (t.py:1)"},
 		"scaled in place": {"lr = 1\nargs.lr *= args.batch_size / 256.0\n",
 			"recipe: the learning rate follows the micro-batch (t.py:2)"},
-		"by a variable": {"total = args.batch_size * dist.get_world_size()\nscale = total / 256\noptim.SGD(p, lr=args.lr * scale)\n",
+		"by a variable": {"total = args.batch_size * dist.get_world_size()\nscale = total / 256\noptim.SGD(p, " +
+			"lr=args.lr * scale)\n",
 			"recipe: the learning rate follows the micro-batch (t.py:3)"},
-		"by a function":       {"lr = linear(args.lr, cfg['batch_size'])\n", "recipe: the learning rate follows the micro-batch (t.py:1)"},
-		"a root":              {"lr = base * math.sqrt(args.batch_size / 32)\n", "recipe: the learning rate follows the micro-batch (t.py:1)"},
-		"in a group":          {"for group in opt.param_groups:\n    group['lr'] = base * args.batch_size / 256\n", "recipe: the learning rate follows the micro-batch (t.py:2)"},
+		"by a function": {"lr = linear(args.lr, cfg['batch_size'])\n",
+			"recipe: the learning rate follows the micro-batch (t.py:1)"},
+		"a root": {"lr = base * math.sqrt(args.batch_size / 32)\n",
+			"recipe: the learning rate follows the micro-batch (t.py:1)"},
+		"in a group": {"for group in opt.param_groups:\n    group['lr'] = base * args.batch_size / 256\n",
+			"recipe: the learning rate follows the micro-batch (t.py:2)"},
 		"by the global batch": {"eff = args.batch_size * args.accum * world_size()\nargs.lr = args.blr * eff / 256\n", ""},
 		"of one statement":    {"args.lr = args.lr * args.accum * args.batch_size * n\n", ""},
 		"a number of passes":  {"steps = len(data) // args.batch_size\nlr = schedule(args.lr, steps)\n", ""},
 		"another word":        {"colr = args.batch_size\nclear(args.batch_size)\n", ""},
 		"nothing calls it":    {"def scaled(args):\n    lr = args.blr * args.batch_size\n    return lr\n", ""},
-		"called":              {"def scaled(args):\n    lr = args.blr * args.batch_size\n    return lr\nscaled(a)\n", "recipe: the learning rate follows the micro-batch (t.py:2)"},
-		"in a comment":        {"# lr = args.blr * args.batch_size\n\"\"\"\nlr = args.batch_size\n\"\"\"\n", ""},
-		"in a text":           {"print('lr = batch_size * 2')\n", ""},
+		"called": {"def scaled(args):\n    lr = args.blr * args.batch_size\n    return lr\nscaled(a)\n",
+			"recipe: the learning rate follows the micro-batch (t.py:2)"},
+		"in a comment": {"# lr = args.blr * args.batch_size\n\"\"\"\nlr = args.batch_size\n\"\"\"\n", ""},
+		"in a text":    {"print('lr = batch_size * 2')\n", ""},
 
 		// a schedule of passes
 		"a schedule of passes": {loop + "            optimizer.zero_grad()\n        scheduler.step()\n",
@@ -41,19 +49,25 @@ func TestEffects(t *testing.T) {
 		"without groups":       {"for x in loader:\n    optimizer.step()\n    scheduler.step()\n", ""},
 
 		// steps that are passes
-		"a range of passes": {"for step in range(args.steps):\n    f().backward()\n    if (step + 1) % args.accum == 0:\n        opt.step()\n",
+		"a range of passes": {"for step in range(args.steps):\n    f().backward()\n    if (step + 1) % args.accum == " +
+			"0:\n        opt.step()\n",
 			steps + " (t.py:3)"},
-		"counted to a limit": {"while it < max_steps:\n    f()\n    it += 1\n    if it % args.accum == 0:\n        opt.step()\n", steps + " (t.py:4)"},
+		"counted to a limit": {"while it < max_steps:\n    f()\n    it += 1\n    if it % args.accum == 0:\n        " +
+			"opt.step()\n", steps + " (t.py:4)"},
 		"ended at a limit": {"for x in loader:\n    f(x)\n    it += 1\n    if it % args.accum == 0:\n        opt.step()\n" +
 			"    if it >= args.max_steps:\n        break\n", steps + " (t.py:4)"},
-		"updates to a limit": {"for x in loader:\n    f(x)\n    i += 1\n    if i % args.accum == 0:\n        opt.step()\n        it += 1\n" +
+		"updates to a limit": {"for x in loader:\n    f(x)\n    i += 1\n    if i % args.accum == 0:\n        " +
+			"opt.step()\n        it += 1\n" +
 			"    if it >= args.max_steps:\n        break\n", grouped + " (t.py:4)"},
-		"passes in a step": {"for it in range(max_iters):\n    for micro in range(args.accum):\n        f().backward()\n    opt.step()\n", ""},
+		"passes in a step": {"for it in range(max_iters):\n    for micro in range(args.accum):\n        " +
+			"f().backward()\n    opt.step()\n", ""},
 
 		// groups
-		"an epoch":        {loop, grouped + " (t.py:5)"},
-		"a count":         {"k = 0\nfor m in batches:\n    k += 1\n    if k == args.accum or last:\n        k = 0\n", grouped + " (t.py:4)"},
-		"rounded":         {"total = len(loader) // args.accum * epochs\n", "numerics: the number of optimizer steps is rounded down, so that a partial group of an epoch is dropped (t.py:1)"},
+		"an epoch": {loop, grouped + " (t.py:5)"},
+		"a count": {"k = 0\nfor m in batches:\n    k += 1\n    if k == args.accum or last:\n        k = 0\n",
+			grouped + " (t.py:4)"},
+		"rounded": {"total = len(loader) // args.accum * epochs\n",
+			"numerics: the number of optimizer steps is rounded down, so that a partial group of an epoch is dropped (t.py:1)"},
 		"rounded up":      {"total = math.ceil(len(loader) / args.accum)\n", ""},
 		"no accumulation": {"for i, x in enumerate(loader):\n    if i % args.log_every == 0:\n        print(i)\n", ""},
 	} {
@@ -98,9 +112,10 @@ func TestLosses(t *testing.T) {
 		"a style":               {"def gram(z):\n    return torch.mm(z, z.t())\ngram(z)", false},
 		"attention":             {"def att(q, k):\n    return (q @ k.transpose(-2, -1)).softmax(-1)\natt(q, k)", false},
 		"only imported":         {"from losses import InfoNCE, NTXentLoss", false},
-		"only defined":          {"class ClipLoss(nn.Module):\n    def forward(self, a, b):\n        return F.cross_entropy(a @ b.T, torch.arange(len(a)))", false},
-		"generations":           {"trainer = GRPOTrainer(model=m)", true},
-		"a classifier":          {"loss = F.cross_entropy(model(x), y)", false},
+		"only defined": {"class ClipLoss(nn.Module):\n    def forward(self, a, b):\n        return " +
+			"F.cross_entropy(a @ b.T, torch.arange(len(a)))", false},
+		"generations":  {"trainer = GRPOTrainer(model=m)", true},
+		"a classifier": {"loss = F.cross_entropy(model(x), y)", false},
 	} {
 		got := effects([]python.Source{python.NewSource("t.py", tt.source+"\n")}, []string{"batch_size"}, []string{"accum"})
 		if across := len(got) > 0 && strings.Contains(got[0].why, "with each other"); across != tt.across {
