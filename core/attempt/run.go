@@ -59,7 +59,6 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		return run.Outcome{}, err
 	}
 	exit, err := proc.Run(unshielded(ctx, a.over), spec)
-	program := seen.end()
 	if means := (*proc.MeansError)(nil); errors.As(err, &means) && a.trial == "" {
 		err = x.handOver(spec, means)
 	}
@@ -82,7 +81,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	x.report(a, l, e)
 	out = x.judge(a, l, watch, e)
 	left(&out, gone)
-	out.Program = program
+	out.Program = seen.end()
 	if trail != nil {
 		l.tap.close() // then the file is complete
 		trail.found(&out, time.Unix(0, l.stepped.Load()))
