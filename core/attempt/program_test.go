@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 func TestTrained(t *testing.T) {
@@ -50,5 +53,27 @@ func TestFamilyAdd(t *testing.T) {
 	}
 	if got := strings.Join(f.all[0].args, " "); len(f.all) != 1 || got != "python t.py --lr 1" {
 		t.Errorf("%d processes, %q", len(f.all), got)
+	}
+}
+
+func TestNamesOthers(t *testing.T) {
+	n := func(capacity, free, own int64, others ...int64) oom.Numbers {
+		of := func(gib int64) *unit.Bytes { b := unit.Bytes(gib) * unit.GiB; return &b }
+		out := oom.Numbers{Capacity: of(capacity), Free: of(free), ProcessInUse: of(own)}
+		for _, o := range others {
+			out.Others = append(out.Others, oom.Process{PID: 1, Bytes: *of(o)})
+		}
+		return out
+	}
+	for i, tt := range []struct {
+		n    oom.Numbers
+		want bool
+	}{
+		{n(24, 4, 8, 12), true}, {n(24, 4, 8, 6, 6), true}, {n(24, 4, 20), false}, {n(24, 4, 8), false},
+		{n(24, 4, 19, 1), false}, {n(24, 4, 1, 8), false}, {oom.Numbers{}, false},
+	} {
+		if got := namesOthers(tt.n); got != tt.want {
+			t.Errorf("%d: %v, want %v", i, got, tt.want)
+		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // run starts the command, waits for its end, and decides how it ended.
@@ -266,7 +267,8 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 	out.Measured, out.Passed = watch.Measured(a.priced, out.Ending == run.Succeeded)
 	out.Retries = watch.Retries(a.priced)
 	out.PeakWith = beside(out)
-	out.Beside = x.Yield && out.Ending == run.OutOfMemory && (out.Report.Kind == oom.GPUContention || x.Hold.Shared())
+	out.Beside = x.Yield && out.Ending == run.OutOfMemory && (out.Report.Kind == oom.GPUContention || x.Hold.Shared() ||
+		a.batch.Ranks <= 1 && namesOthers(out.Report.Numbers))
 	if out.Doubt != "" && a.trial == "" {
 		x.BreakLine()
 		x.Report.Warn("the program exited 0, but its output ends with an out-of-memory: %s. A pipe (| tee), \"|| "+
@@ -276,6 +278,21 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 		out.Advice = x.advise(a, l, watch, out)
 	}
 	return out
+}
+
+// namesOthers reports whether the words of a failure themselves account for the whole card: with what this process
+// holds, and with processes that are others of weight. Where the driver does not tell whose memory is whose, launch
+// cannot see those that came after its own.
+func namesOthers(n oom.Numbers) bool {
+	if n.Capacity == nil || n.Free == nil || n.ProcessInUse == nil {
+		return false
+	}
+	sum := unit.Bytes(0)
+	for _, p := range n.Others {
+		sum += p.Bytes
+	}
+	rest := *n.Capacity - *n.Free - *n.ProcessInUse - sum
+	return sum > max(*n.Capacity/10, unit.GiB) && max(rest, -rest) < *n.Capacity/20
 }
 
 // handOver runs the program in place of launch, when launch cannot watch it. It returns only if that fails too.
