@@ -14,18 +14,25 @@ func TestTrained(t *testing.T) {
 		all  string // lines: pid, parent, milliseconds that it was seen for, arguments
 		want string // the arguments of the one that trained, its own after a bar
 	}{
-		"the program itself":        {"1 0 9 python3 t.py --lr 1", "python3 t.py | --lr 1"},
-		"below a shell":             {"1 0 9 bash run.sh --lr 1\n2 1 5 /venv/bin/python3.11 -u t.py", "/venv/bin/python3.11 -u t.py | "},
-		"of two, the longer one":    {"1 0 9 sh r\n2 1 2 python note.py --lr 1\n3 1 6 python t.py", "python t.py | "},
-		"its own children":          {"1 0 9 python t.py\n2 1 50 python -c x --lr 1", "python t.py | "},
-		"a launcher":                {"1 0 9 python /bin/torchrun t.py --lr 1\n2 1 5 python -u t.py --lr 2", "python -u t.py | --lr 2"},
-		"a launcher as a module":    {"1 0 9 python -m torch.distributed.run t.py\n2 1 5 python t.py -a", "python t.py | -a"},
-		"a launcher that trains":    {"1 0 9 python /bin/accelerate launch t.py -a", "python /bin/accelerate | launch t.py -a"},
-		"an environment manager":    {"1 0 9 uv run t.py\n2 1 5 /x/.venv/bin/python t.py -a", "/x/.venv/bin/python t.py | -a"},
-		"multiprocessing's process": {"1 0 9 sh r\n2 1 50 python -c multiprocessing.x\n3 1 2 python t.py", "python t.py | "},
-		"no Python":                 {"1 0 9 sh r\n2 1 5 ./train --lr 1", "./train | --lr 1"},
-		"another node's":            {"1 0 9 srun -n1 python t.py --lr 1", "srun -n1 python t.py | --lr 1"},
-		"shells alone":              {"1 0 9 bash run.sh --lr 1\n2 1 3 sh -c x", ""},
+		"the program itself": {"1 0 9 python3 t.py --lr 1", "python3 t.py | --lr 1"},
+		"below a shell": {"1 0 9 bash run.sh --lr 1\n2 1 5 /venv/bin/python3.11 -u t.py",
+			"/venv/bin/python3.11 -u t.py | "},
+		"of two, the longer one": {"1 0 9 sh r\n2 1 2 python note.py --lr 1\n3 1 6 python t.py",
+			"python t.py | "},
+		"its own children": {"1 0 9 python t.py\n2 1 50 python -c x --lr 1", "python t.py | "},
+		"a launcher": {"1 0 9 python /bin/torchrun t.py --lr 1\n2 1 5 python -u t.py --lr 2",
+			"python -u t.py | --lr 2"},
+		"a launcher as a module": {"1 0 9 python -m torch.distributed.run t.py\n2 1 5 python t.py -a",
+			"python t.py | -a"},
+		"a launcher that trains": {"1 0 9 python /bin/accelerate launch t.py -a",
+			"python /bin/accelerate | launch t.py -a"},
+		"an environment manager": {"1 0 9 uv run t.py\n2 1 5 /x/.venv/bin/python t.py -a",
+			"/x/.venv/bin/python t.py | -a"},
+		"multiprocessing's process": {"1 0 9 sh r\n2 1 50 python -c multiprocessing.x\n3 1 2 python t.py",
+			"python t.py | "},
+		"no Python":      {"1 0 9 sh r\n2 1 5 ./train --lr 1", "./train | --lr 1"},
+		"another node's": {"1 0 9 srun -n1 python t.py --lr 1", "srun -n1 python t.py | --lr 1"},
+		"shells alone":   {"1 0 9 bash run.sh --lr 1\n2 1 3 sh -c x", ""},
 	} {
 		var all []*process
 		now := time.Now()
