@@ -65,14 +65,13 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 	if err != nil {
 		return err
 	}
-	rec, life, j, err := takeRun(store, id)
+	rec, life, j, err := takeRun(s, store, id)
 	if errors.Is(err, record.ErrBusy) {
 		return endBusy(s, id, j, err)
 	}
 	if err != nil {
 		return err
 	}
-	s.carryRow(rec)
 	defer rec.Close()
 	taken := false
 	defer func() {
@@ -146,13 +145,16 @@ func (s settings) allowed(r *run.Run) ladder.Cost {
 
 // takeRun opens a run's record, so that no other launch can take the run. It returns the record's state before that,
 // and the job.
-func takeRun(store record.Store, id string) (*record.Record, record.Life, *job.Job, error) {
+func takeRun(s settings, store record.Store, id string) (*record.Record, record.Life, *job.Job, error) {
 	h, err := store.Read(id)
 	if err != nil {
 		return nil, record.Life{}, nil, err
 	}
 	life := h.Life()
 	rec, err := store.Append(id)
+	if err == nil {
+		s.carryRow(rec)
+	}
 	return rec, life, h.Run().Job, err
 }
 

@@ -21,9 +21,9 @@ func newSweepEmit() *cobra.Command {
 		Use:   "emit ENGINE [flags] -- COMMAND [ARG ...]",
 		Short: "print a sweep as a file for " + strings.Join(emit.Engines, ", "),
 		Long: `emit prints a file for another engine and starts nothing: a task for SkyPilot, an indexed Job for
-Kubernetes, or one command a line for GNU parallel, xargs and sh, in words that no shell changes. Each row is one launch with --continue,
-so that it goes on where it was when the engine starts it again. Exit code 75 means that the engine
-should start the row again, and 78 that it should not.`,
+Kubernetes, or one command a line for GNU parallel, xargs and sh, in words that no shell changes. Each
+row is one launch with --continue, so that it goes on where it was when the engine starts it again.
+Exit code 75 means that the engine should start the row again, and 78 that it should not.`,
 		Example: `  launch sweep emit parallel --grid --lr=0.1,0.2 -- python train.py > rows; parallel -j2 --joblog log < rows
   launch sweep emit kubernetes --image me/train:1 --claim disk --state /disk/launch --grid --lr=0.1,0.2 \
     -- python train.py | kubectl create -f -`,

@@ -197,11 +197,15 @@ func tasks(ctx context.Context, s settings, spec sweep.Spec, dir string) (*slurm
 		return nil, fmt.Errorf("finding launch itself: %w", err)
 	}
 	e := spec.Engine
-	return slurm.New(ctx, slurm.Options{
+	o := slurm.Options{
 		Launch: own, Dir: dir, Flags: append(s.withoutNotices(spec.Flags), "--state-dir="+s.State),
 		Folder: store.In(s.State).Folder(spec.Name), State: s.State, Sbatch: e.Options, Throttle: e.Throttle,
 		Memory: e.Memory, GPUs: e.GPUs, Before: e.Before,
-	})
+	}
+	if spec.ID != "" {
+		o.Mark = spec.Mark
+	}
+	return slurm.New(ctx, o)
 }
 
 // stopTasks asks the tasks of a sweep that no process drives to stop.

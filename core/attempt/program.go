@@ -17,8 +17,8 @@ import (
 	"github.com/launch-ml/launch/core/run"
 )
 
-// A command may lose the arguments that it is given: a shell script does not pass them on, a launcher takes them for its
-// own. What counts is what the process that trains got, and that is looked up while it runs.
+// A command may lose the arguments that it is given: a shell script does not pass them on, a launcher takes them for
+// its own. What counts is what the process that trains got, and that is looked up while it runs.
 
 // A process of a program's family, as it was seen.
 type process struct {

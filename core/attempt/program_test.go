@@ -4,6 +4,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 func TestTrained(t *testing.T) {
@@ -11,18 +14,25 @@ func TestTrained(t *testing.T) {
 		all  string // lines: pid, parent, milliseconds that it was seen for, arguments
 		want string // the arguments of the one that trained, its own after a bar
 	}{
-		"the program itself":        {"1 0 9 python3 t.py --lr 1", "python3 t.py | --lr 1"},
-		"below a shell":             {"1 0 9 bash run.sh --lr 1\n2 1 5 /venv/bin/python3.11 -u t.py", "/venv/bin/python3.11 -u t.py | "},
-		"of two, the longer one":    {"1 0 9 sh r\n2 1 2 python note.py --lr 1\n3 1 6 python t.py", "python t.py | "},
-		"its own children":          {"1 0 9 python t.py\n2 1 50 python -c x --lr 1", "python t.py | "},
-		"a launcher":                {"1 0 9 python /bin/torchrun t.py --lr 1\n2 1 5 python -u t.py --lr 2", "python -u t.py | --lr 2"},
-		"a launcher as a module":    {"1 0 9 python -m torch.distributed.run t.py\n2 1 5 python t.py -a", "python t.py | -a"},
-		"a launcher that trains":    {"1 0 9 python /bin/accelerate launch t.py -a", "python /bin/accelerate | launch t.py -a"},
-		"an environment manager":    {"1 0 9 uv run t.py\n2 1 5 /x/.venv/bin/python t.py -a", "/x/.venv/bin/python t.py | -a"},
-		"multiprocessing's process": {"1 0 9 sh r\n2 1 50 python -c multiprocessing.x\n3 1 2 python t.py", "python t.py | "},
-		"no Python":                 {"1 0 9 sh r\n2 1 5 ./train --lr 1", "./train | --lr 1"},
-		"another node's":            {"1 0 9 srun -n1 python t.py --lr 1", "srun -n1 python t.py | --lr 1"},
-		"shells alone":              {"1 0 9 bash run.sh --lr 1\n2 1 3 sh -c x", ""},
+		"the program itself": {"1 0 9 python3 t.py --lr 1", "python3 t.py | --lr 1"},
+		"below a shell": {"1 0 9 bash run.sh --lr 1\n2 1 5 /venv/bin/python3.11 -u t.py",
+			"/venv/bin/python3.11 -u t.py | "},
+		"of two, the longer one": {"1 0 9 sh r\n2 1 2 python note.py --lr 1\n3 1 6 python t.py",
+			"python t.py | "},
+		"its own children": {"1 0 9 python t.py\n2 1 50 python -c x --lr 1", "python t.py | "},
+		"a launcher": {"1 0 9 python /bin/torchrun t.py --lr 1\n2 1 5 python -u t.py --lr 2",
+			"python -u t.py | --lr 2"},
+		"a launcher as a module": {"1 0 9 python -m torch.distributed.run t.py\n2 1 5 python t.py -a",
+			"python t.py | -a"},
+		"a launcher that trains": {"1 0 9 python /bin/accelerate launch t.py -a",
+			"python /bin/accelerate | launch t.py -a"},
+		"an environment manager": {"1 0 9 uv run t.py\n2 1 5 /x/.venv/bin/python t.py -a",
+			"/x/.venv/bin/python t.py | -a"},
+		"multiprocessing's process": {"1 0 9 sh r\n2 1 50 python -c multiprocessing.x\n3 1 2 python t.py",
+			"python t.py | "},
+		"no Python":      {"1 0 9 sh r\n2 1 5 ./train --lr 1", "./train | --lr 1"},
+		"another node's": {"1 0 9 srun -n1 python t.py --lr 1", "srun -n1 python t.py | --lr 1"},
+		"shells alone":   {"1 0 9 bash run.sh --lr 1\n2 1 3 sh -c x", ""},
 	} {
 		var all []*process
 		now := time.Now()
@@ -50,5 +60,27 @@ func TestFamilyAdd(t *testing.T) {
 	}
 	if got := strings.Join(f.all[0].args, " "); len(f.all) != 1 || got != "python t.py --lr 1" {
 		t.Errorf("%d processes, %q", len(f.all), got)
+	}
+}
+
+func TestNamesOthers(t *testing.T) {
+	n := func(capacity, free, own int64, others ...int64) oom.Numbers {
+		of := func(gib int64) *unit.Bytes { b := unit.Bytes(gib) * unit.GiB; return &b }
+		out := oom.Numbers{Capacity: of(capacity), Free: of(free), ProcessInUse: of(own)}
+		for _, o := range others {
+			out.Others = append(out.Others, oom.Process{PID: 1, Bytes: *of(o)})
+		}
+		return out
+	}
+	for i, tt := range []struct {
+		n    oom.Numbers
+		want bool
+	}{
+		{n(24, 4, 8, 12), true}, {n(24, 4, 8, 6, 6), true}, {n(24, 4, 20), false}, {n(24, 4, 8), false},
+		{n(24, 4, 19, 1), false}, {n(24, 4, 1, 8), false}, {oom.Numbers{}, false},
+	} {
+		if got := namesOthers(tt.n); got != tt.want {
+			t.Errorf("%d: %v, want %v", i, got, tt.want)
+		}
 	}
 }

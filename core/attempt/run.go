@@ -23,6 +23,7 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // run starts the command, waits for its end, and decides how it ended.
@@ -60,7 +61,6 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		return run.Outcome{}, err
 	}
 	exit, err := proc.Run(unshielded(ctx, a.over), spec)
-	program := seen.end()
 	if means := (*proc.MeansError)(nil); errors.As(err, &means) && a.trial == "" {
 		err = x.handOver(spec, means)
 	}
@@ -83,7 +83,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	x.report(a, l, e)
 	out = x.judge(a, l, watch, e)
 	left(&out, gone)
-	out.Program = program
+	out.Program = seen.end()
 	if trail != nil {
 		l.tap.close() // then the file is complete
 		trail.found(&out, time.Unix(0, l.stepped.Load()))
@@ -286,7 +286,8 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 	out.Measured, out.Passed = watch.Measured(a.priced, out.Ending == run.Succeeded)
 	out.Retries = watch.Retries(a.priced)
 	out.PeakWith = beside(out)
-	out.Beside = x.Yield && out.Ending == run.OutOfMemory && (out.Report.Kind == oom.GPUContention || x.Hold.Shared())
+	out.Beside = x.Yield && out.Ending == run.OutOfMemory && (out.Report.Kind == oom.GPUContention || x.Hold.Shared() ||
+		a.batch.Ranks <= 1 && namesOthers(out.Report.Numbers))
 	if out.Doubt != "" && a.trial == "" {
 		out.Doubtful = out.DoubtedBy()
 		x.BreakLine()
@@ -297,6 +298,21 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 		out.Advice = x.advise(a, l, watch, out)
 	}
 	return out
+}
+
+// namesOthers reports whether the words of a failure themselves account for the whole card: with what this process
+// holds, and with processes that are others of weight. Where the driver does not tell whose memory is whose, launch
+// cannot see those that came after its own.
+func namesOthers(n oom.Numbers) bool {
+	if n.Capacity == nil || n.Free == nil || n.ProcessInUse == nil {
+		return false
+	}
+	sum := unit.Bytes(0)
+	for _, p := range n.Others {
+		sum += p.Bytes
+	}
+	rest := *n.Capacity - *n.Free - *n.ProcessInUse - sum
+	return sum > max(*n.Capacity/10, unit.GiB) && max(rest, -rest) < *n.Capacity/20
 }
 
 // handOver runs the program in place of launch, when launch cannot watch it. It returns only if that fails too.

@@ -56,8 +56,8 @@ func (s Store) BegunBy(pid int, on Carrier, since time.Time) string {
 	return ""
 }
 
-// OfRow returns the run of a start of a sweep's row, by its mark, among those that have begun since then; nil if there is
-// none. A run that an earlier start of the row began is found by its name.
+// OfRow returns the run of a start of a sweep's row, by its mark, among those that have begun since then; nil if there
+// is none. A run that an earlier start of the row began is found by its name.
 func (s Store) OfRow(mark, resumed string, since time.Time) *History {
 	if mark == "" {
 		return nil

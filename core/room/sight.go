@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/launch-ml/launch/core/claim"
@@ -46,6 +47,8 @@ type Use struct {
 	// Others is what others hold or have claimed. It is all of the card if another launch may take all of it.
 	Others unit.Bytes
 	Own    map[int]unit.Bytes // by launch; none: not known
+	// Untold: the driver does not tell whose the memory is, so that Others may have a part of the own launches' in it.
+	Untold bool
 }
 
 // UseOf returns what a card holds, seen from the launches that one sweep has started: their process IDs are own.
@@ -90,6 +93,8 @@ func (l ledger) use(d gpu.Device, own []int) Use {
 			known += p.Used
 		}
 	}
+	told := slices.ContainsFunc(d.Processes, func(p gpu.Process) bool { return p.Used >= 0 })
+	u.Untold = used == 0 && d.Used > 0 && (l.blind || !told)
 	if l.blind && used == 0 { // the driver does not tell whose the memory is
 		used = min(d.Used, claimed)
 	}

@@ -295,7 +295,7 @@ func (s *Sweep) start(r *Row, begun bool, card *Card) {
 // prove notes which values of a row its training is not known to have got.
 func (s *Sweep) prove(trial int, r *Result) {
 	inv, err := s.Template.Render(s.History.Row(trial).Trial)
-	if err != nil {
+	if err != nil || s.History.Spec.ID == "" { // without marks no launch knows that it is to look
 		return
 	}
 	output, read := "", false

@@ -111,7 +111,8 @@ func (c *claim) place(args, rendered []string) {
 func setOption(args []string, key, value string, known options.List) ([]string, error) {
 	found, ok := known.Lookup(key)
 	end := len(args)
-	if i := slices.Index(args, "--"); i >= 0 && !slices.ContainsFunc(args[i:], func(a string) bool { return names(a, key) }) {
+	is := func(arg string) bool { return names(arg, key) }
+	if i := slices.Index(args, "--"); i >= 0 && !slices.ContainsFunc(args[i:], is) {
 		end = i
 	}
 	var at []int

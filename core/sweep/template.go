@@ -26,15 +26,16 @@ type Invocation struct {
 	claims []claim // one for each value of the row
 }
 
-// Watched are the variables of the environment by which a row's values reach its program.
-func (i Invocation) Watched() (names []string) {
+// MarkFlag is the flag by which a launch knows that it is a row's, and which variables carry the row's values.
+func (i Invocation) MarkFlag(mark string) string {
+	words := []string{mark}
 	for _, c := range i.claims {
 		if c.by == byEnv {
-			names = append(names, strings.TrimPrefix(c.key, "env:"))
+			words = append(words, strings.TrimPrefix(c.key, "env:"))
 		}
-		names = append(names, c.names...)
+		words = append(words, c.names...)
 	}
-	return names
+	return "--sweep-row=" + strings.Join(words, ",")
 }
 
 // Name is a trial's name: the sweep's and the trial's number.

@@ -230,7 +230,7 @@ def _(box):
     result = os.path.join(box.state, "sweeps/s/trials/1/result.json")
     box.wait(lambda: os.path.exists(result))
     os.unlink(result)
-    done = box.launch("sweep", "resume", "s")
+    done = box.launch("sweep", "resume", "s", env={"PAUSE": "0.1"})
     need(done.code == 0, repr(done))
     once(box, 2)
 

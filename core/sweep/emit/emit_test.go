@@ -99,14 +99,16 @@ func TestParallel(t *testing.T) {
 }
 
 // hostile are values that shells, xargs, parallel and Kubernetes would change, or run.
-var hostile = []string{"", " ", "a b", "$(touch pwned)", "`touch pwned`", "$(JOB_COMPLETION_INDEX)", "$$(HOME)", "$$$$(A)",
-	"x;touch pwned", "*", "~", "=cat", "{}", "{1}", "{a,b}", `"`, "'", `\`, `\\"'`, "a\nb", "\t", "é\x80", "%41", "%", "100%", "!x",
-	"#", "&", "|", "<f", "-n", "--", "$HOME", "${HOME}", "[64, 64]", "\x01\x1b[31m", "\u0085\u2028\ufeff"}
+var hostile = []string{"", " ", "a b", "$(touch pwned)", "`touch pwned`", "$(JOB_COMPLETION_INDEX)", "$$(HOME)",
+	"$$$$(A)", "x;touch pwned", "*", "~", "=cat", "{}", "{1}", "{a,b}", `"`, "'", `\`, `\\"'`, "a\nb", "\t",
+	"é\x80", "%41", "%", "100%", "!x", "#", "&", "|", "<f", "-n", "--", "$HOME", "${HOME}", "[64, 64]",
+	"\x01\x1b[31m", "\u0085\u2028\ufeff"}
 
 // Every value arrives as it is, and none is run, whatever reads the file.
 func TestValuesArrive(t *testing.T) {
 	dir := t.TempDir()
-	text := "#!/bin/sh\nif [ \"$1\" = sweep ]; then exec \"$ITSELF\" \"$@\"; fi\nfor a; do :; done; printf '%s\\0' \"$a\" >> \"$OUT\"\n"
+	text := "#!/bin/sh\nif [ \"$1\" = sweep ]; then exec \"$ITSELF\" \"$@\"; fi\n" +
+		"for a; do :; done; printf '%s\\0' \"$a\" >> \"$OUT\"\n"
 	if err := os.WriteFile(filepath.Join(dir, "launch"), []byte(text), 0o700); err != nil {
 		t.Fatal(err)
 	}

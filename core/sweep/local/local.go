@@ -124,8 +124,7 @@ func (x *Executor) Start(s sweep.Start) error {
 func (x *Executor) args(s sweep.Start) []string {
 	flags := append(slices.Clone(x.Flags), "--json-file="+x.Result(s.Trial, s.Number))
 	if x.Mark != nil {
-		flags = append(flags, "--sweep-row="+strings.Join(append([]string{x.Mark(s.Trial, s.Number)},
-			s.Invocation.Watched()...), ","))
+		flags = append(flags, s.Invocation.MarkFlag(x.Mark(s.Trial, s.Number)))
 	}
 	if s.Card != nil && x.OnCard != nil {
 		flags = append(flags, x.OnCard(s.Card)...)

@@ -5,6 +5,7 @@ package packed
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/launch-ml/launch/core/claim"
@@ -33,10 +34,13 @@ type Admission struct {
 	Policy  pack.Policy
 	Greedy  bool // the trials fill their cards (--fill), so that none shares one
 
-	at    time.Time     // of the last look
-	peaks map[int]used  // by trial
-	seen  map[int]used  // by trial: of its earlier starts
-	stops map[int]doubt // decided, and not yet carried out
+	at    time.Time    // of the last look
+	peaks map[int]used // by trial
+	seen  map[int]used // by trial: of its earlier starts
+	// before is what others held of each card when no trial of the sweep was on it: what they hold later, where the driver
+	// does not tell whose the memory is.
+	before map[string]unit.Bytes
+	stops  map[int]doubt // decided, and not yet carried out
 }
 
 var _ sweep.Admission = (*Admission)(nil)
@@ -145,7 +149,7 @@ func (a *Admission) measure(s *pack.State, running []*sweep.Row, claims []claim.
 	by := map[int]unit.Bytes{}
 	for _, d := range a.Cards {
 		u := room.UseOf(d, claims, own)
-		s.Cards = append(s.Cards, pack.Card{ID: name(d), Total: d.Total, Others: u.Others})
+		s.Cards = append(s.Cards, pack.Card{ID: name(d), Total: d.Total, Others: a.others(d, u, running)})
 		for launch, n := range u.Own {
 			by[launch] += n
 		}
@@ -170,6 +174,25 @@ func (a *Admission) measure(s *pack.State, running []*sweep.Row, claims []claim.
 		}
 	}
 	a.peaks = peaks
+}
+
+// others is what others hold of a card. Where the driver does not tell whose the memory is, what came after a trial of
+// the sweep is taken for its own: it would be stopped for its own growth otherwise, and started again, over and over.
+func (a *Admission) others(d gpu.Device, u room.Use, running []*sweep.Row) unit.Bytes {
+	if a.before == nil {
+		a.before = map[string]unit.Bytes{}
+	}
+	id := name(d)
+	before, known := a.before[id]
+	on := slices.ContainsFunc(running, func(r *sweep.Row) bool { return r.Card != nil && r.Card.UUID == id })
+	switch {
+	case !on:
+		a.before[id] = u.Others
+	case u.Untold && known:
+		a.before[id] = min(before, d.Used)
+		return min(u.Others, a.before[id])
+	}
+	return u.Others
 }
 
 // settled reports whether a launch has lowered or raised its claims to what its job needs: the job has been through all

@@ -282,6 +282,43 @@ func TestTwoLooks(t *testing.T) {
 	}
 }
 
+// Where the driver does not tell whose the memory is, a trial is not stopped for its own growth: others hold what they
+// held before it came, or less. Where it tells, it counts.
+func TestUntold(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before, used []unit.Bytes // of the card: at a look without trials, and at looks with them
+		processes    []gpu.Process
+		want         string
+	}{
+		"their own growth":       {before: []unit.Bytes{0}, used: []unit.Bytes{12 * g, 20 * g, 24 * g}},
+		"and that beside others": {before: []unit.Bytes{2 * g}, used: []unit.Bytes{12 * g, 20 * g, 24 * g}},
+		"others that hold less":  {before: []unit.Bytes{20 * g, 2 * g}, used: []unit.Bytes{14 * g, 14 * g, 14 * g}},
+		"others that the driver names": {before: []unit.Bytes{0}, used: []unit.Bytes{12 * g, 20 * g, 24 * g},
+			processes: []gpu.Process{{PID: 1, Used: 20 * g}}, want: "stop 1 now=true, stop 2 now=true"},
+	} {
+		m := &machine{at: began}
+		look := func(used unit.Bytes, processes []gpu.Process) {
+			m.at = m.at.Add(time.Second)
+			m.cards = []gpu.Device{{UUID: "GPU-0", Total: 24 * g, Used: used, Processes: processes}}
+		}
+		look(tt.before[0], nil)
+		h := history(t, []int{6, 6}, "start 1 GPU-0", "start 2 GPU-0")
+		a := Admission{History: h, Machine: m, Cards: m.cards}
+		for _, used := range tt.before {
+			look(used, nil)
+			a.Admit(nil, nil)
+		}
+		got := ""
+		for _, used := range tt.used {
+			look(used, tt.processes)
+			got = moves(a.Admit(nil, h.Running()))
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
 // A forecast names a card for each row, also for those that wait first.
 func TestForecast(t *testing.T) {
 	cards := []gpu.Device{{UUID: "GPU-a", Index: 0, Total: 24 * g}, {UUID: "GPU-b", Index: 1, Total: 8 * g}}

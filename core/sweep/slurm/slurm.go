@@ -36,9 +36,11 @@ import (
 
 // Options are what an executor needs to submit trials.
 type Options struct {
-	Launch   string   // the program launch, as every node sees it
-	Dir      string   // where the trials run
-	Flags    []string // launch's flags, the same for every trial
+	Launch string   // the program launch, as every node sees it
+	Dir    string   // where the trials run
+	Flags  []string // launch's flags, the same for every trial
+	// Mark is what the record of the run of a trial's start has as its row; nil: the sweep is older than marks.
+	Mark     func(trial, start int) string
 	Folder   string   // the sweep's
 	State    string   // launch's state folder
 	Sbatch   []string // the user's options of sbatch, which outrank ours
@@ -146,6 +148,9 @@ func (x *Executor) write(s sweep.Start) error {
 	flags := slices.Clone(x.Flags)
 	for _, set := range s.Invocation.Set {
 		flags = append(flags, "--set="+set)
+	}
+	if x.Mark != nil {
+		flags = append(flags, s.Invocation.MarkFlag(x.Mark(s.Trial, s.Number)))
 	}
 	o := order{Start: s.Number, Launch: x.Launch, Flags: flags, Args: s.Invocation.Args, Env: s.Invocation.Env, Dir: x.Dir,
 		Resume: s.Resume, State: x.State, Before: x.Before, Kill: x.kill}
