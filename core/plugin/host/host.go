@@ -181,7 +181,7 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 	protocol, err := c.client.Client()
 	close(connected)
 	if _, limited := ctx.Deadline(); ctx.Err() != nil && err != nil && !limited {
-		err = fmt.Errorf("it did not start in time: %w", ctx.Err())
+		err = errors.New(tooLate)
 	}
 	if err == nil {
 		c.call, err = wire.Dispense(protocol)
@@ -195,6 +195,9 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 	}
 	return c, nil
 }
+
+// tooLate is go-plugin's error for a plugin that prints no handshake.
+const tooLate = "timeout while waiting for plugin to start"
 
 // Manifest implements [plugin.Plugin].
 func (c *Client) Manifest() plugin.Manifest { return c.source.Manifest }
@@ -397,7 +400,7 @@ func plain(err error) error {
 		return errors.New("it ended before it had printed its handshake")
 	case unrecognized:
 		return fmt.Errorf("it printed %.200q on standard output, which is for its handshake alone", printed)
-	case strings.HasPrefix(err.Error(), "timeout while waiting for plugin to start"):
+	case strings.HasPrefix(err.Error(), tooLate):
 		return errors.New("it did not print its handshake in time")
 	}
 	return err
