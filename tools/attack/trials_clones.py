@@ -1,5 +1,5 @@
 """Point 3: projects that somebody else wrote, and inputs without an end: what is started, set, searched and read, and for how long."""
-import os, re, resource, shutil, signal, socket, subprocess, threading, time
+import os, re, resource, shutil, signal, socket, subprocess, time
 
 from box import NotMade, PYTHON, need, trial
 
@@ -301,6 +301,16 @@ def node(box, at, i, *args, files=0):
     return box.start([*more, box.binary, f"--nodes-at=127.0.0.1:{at}", f"--this-node={i}/2", "--", PYTHON, "train.py", *args])
 
 
+def listens(box, at):
+    def reached():
+        try:
+            socket.create_connection(("127.0.0.1", at), 1).close()
+        except OSError:
+            return False
+        return True
+    box.wait(reached, what="node 0 never listened")
+
+
 def strangers(box, connect):
     """Node 0 and node 1 meet, whatever others do on the port meanwhile."""
     if not shutil.which("prlimit"):
@@ -310,11 +320,8 @@ def strangers(box, connect):
     zero = node(box, at, 0, files=200)
 
     def reach():
-        c = socket.socket()
-        c.settimeout(1)
-        c.connect(("127.0.0.1", at))
-        return c
-    box.wait(lambda: not reach().close(), what="node 0 never listened")
+        return socket.create_connection(("127.0.0.1", at), 1)
+    listens(box, at)
     for _ in range(300):
         try:
             c = reach()
@@ -371,7 +378,7 @@ def _(box):
     box.trainer()
     at = port()
     first = node(box, at, 0, "--data", "r.yaml")
-    box.wait(lambda: not socket.create_connection(("127.0.0.1", at), 1).close(), what="node 0 never listened")
+    listens(box, at)
     box.write("work/r.yaml", "batch_size: 16\n")
     done = box.finish(node(box, at, 1, "--data", "r.yaml"), 40)
     first.kill()
