@@ -168,21 +168,7 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 	conf.Logger = hclog.NewNullLogger() // what it would log of the plugin's words, Stderr has
 	conf.Stderr = logs
 	c.client = goplugin.NewClient(conf)
-	connected := make(chan struct{})
-	if _, limited := ctx.Deadline(); !limited { // go-plugin takes no context
-		go func() {
-			select {
-			case p := <-made:
-				p.endWith(ctx, connected)
-			case <-connected:
-			}
-		}()
-	}
-	protocol, err := c.client.Client()
-	close(connected)
-	if _, limited := ctx.Deadline(); ctx.Err() != nil && err != nil && !limited {
-		err = errors.New(tooLate)
-	}
+	protocol, err := c.connect(ctx, made)
 	if err == nil {
 		c.call, err = wire.Dispense(protocol)
 	}
@@ -194,6 +180,28 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 		return nil, c.trouble("starting it", err)
 	}
 	return c, nil
+}
+
+// connect starts the process, which made tells of, and connects to it. It ends with a context that has no deadline:
+// go-plugin takes only a time.
+func (c *Client) connect(ctx context.Context, made <-chan *process) (goplugin.ClientProtocol, error) {
+	if _, limited := ctx.Deadline(); limited {
+		return c.client.Client()
+	}
+	connected := make(chan struct{})
+	go func() {
+		select {
+		case p := <-made:
+			p.endWith(ctx, connected)
+		case <-connected:
+		}
+	}()
+	protocol, err := c.client.Client()
+	close(connected)
+	if ctx.Err() != nil && err != nil {
+		err = errors.New(tooLate)
+	}
+	return protocol, err
 }
 
 // tooLate is go-plugin's error for a plugin that prints no handshake.
