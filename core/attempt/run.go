@@ -345,13 +345,15 @@ func folderFor(dir string) string {
 }
 
 // asked returns the signal that asked the program to stop, or 0. Signals that suspend or continue a job, or make it
-// write a state (SIGUSR1, SIGUSR2), do not count.
+// write a state (SIGUSR1, SIGUSR2), do not count. SIGQUIT counts where the program died of it: one that takes it prints
+// where it is, and goes on.
 func asked(exit proc.Exit) syscall.Signal {
 	if exit.Interrupted {
 		return syscall.SIGINT
 	}
 	for _, s := range exit.Signals {
-		if s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT {
+		if s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP ||
+			s == syscall.SIGQUIT && exit.Signal == syscall.SIGQUIT {
 			return s
 		}
 	}

@@ -13,7 +13,7 @@ import (
 const tick = 50 * time.Millisecond
 
 // patience is how many times longer a plugin may take that gets hardly any of the processors.
-const patience = 20
+const patience = 6
 
 // withPausableTimeout is context.WithTimeout whose clock stops while this process is suspended (Ctrl-Z, a suspended machine, a
 // debugger): then the plugin is usually suspended too, and cannot answer. While a process of the plugin's would run, the

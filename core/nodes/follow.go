@@ -17,6 +17,9 @@ type Follower struct{ p *peer }
 // again is the pause between two attempts to reach node 0.
 const again = 250 * time.Millisecond
 
+// ErrRefused is the error of a node that node 0 does not take.
+var ErrRefused = errors.New("node 0 does not take this node")
+
 // Join reaches the launch of node 0, which may start later. The error is ctx's, or why node 0 does not take this one.
 func Join(ctx context.Context, at Place, key []byte, me Hello) (*Follower, error) {
 	conf, err := settings(key)
@@ -38,7 +41,7 @@ func Join(ctx context.Context, at Place, key []byte, me Hello) (*Follower, error
 				return &Follower{p}, nil
 			case m != nil && m.Refused != "":
 				conn.Close()
-				return nil, fmt.Errorf("node 0 does not take this node: %s", m.Refused)
+				return nil, fmt.Errorf("%w: %s", ErrRefused, m.Refused)
 			}
 			conn.Close()
 			if wrong != nil {

@@ -168,21 +168,7 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 	conf.Logger = hclog.NewNullLogger() // what it would log of the plugin's words, Stderr has
 	conf.Stderr = logs
 	c.client = goplugin.NewClient(conf)
-	connected := make(chan struct{})
-	if _, limited := ctx.Deadline(); !limited { // go-plugin takes no context
-		go func() {
-			select {
-			case p := <-made:
-				p.endWith(ctx, connected)
-			case <-connected:
-			}
-		}()
-	}
-	protocol, err := c.client.Client()
-	close(connected)
-	if _, limited := ctx.Deadline(); ctx.Err() != nil && err != nil && !limited {
-		err = fmt.Errorf("it did not start in time: %w", ctx.Err())
-	}
+	protocol, err := c.connect(ctx, made)
 	if err == nil {
 		c.call, err = wire.Dispense(protocol)
 	}
@@ -195,6 +181,31 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 	}
 	return c, nil
 }
+
+// connect starts the process, which made tells of, and connects to it. It ends with a context that has no deadline:
+// go-plugin takes only a time.
+func (c *Client) connect(ctx context.Context, made <-chan *process) (goplugin.ClientProtocol, error) {
+	if _, limited := ctx.Deadline(); limited {
+		return c.client.Client()
+	}
+	connected := make(chan struct{})
+	go func() {
+		select {
+		case p := <-made:
+			p.endWith(ctx, connected)
+		case <-connected:
+		}
+	}()
+	protocol, err := c.client.Client()
+	close(connected)
+	if ctx.Err() != nil && err != nil {
+		err = errors.New(tooLate)
+	}
+	return protocol, err
+}
+
+// tooLate is go-plugin's error for a plugin that prints no handshake.
+const tooLate = "timeout while waiting for plugin to start"
 
 // Manifest implements [plugin.Plugin].
 func (c *Client) Manifest() plugin.Manifest { return c.source.Manifest }
@@ -397,7 +408,7 @@ func plain(err error) error {
 		return errors.New("it ended before it had printed its handshake")
 	case unrecognized:
 		return fmt.Errorf("it printed %.200q on standard output, which is for its handshake alone", printed)
-	case strings.HasPrefix(err.Error(), "timeout while waiting for plugin to start"):
+	case strings.HasPrefix(err.Error(), tooLate):
 		return errors.New("it did not print its handshake in time")
 	}
 	return err
