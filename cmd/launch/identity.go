@@ -178,9 +178,9 @@ type unlikeError struct {
 
 func (e *unlikeError) Error() string { return e.text }
 
-// same compares a recorded run with what is there now. A difference is an error or, with --accept, a mix. now is the
-// identity that counts from here on.
-func (s settings) same(h *record.History, r *run.Run, seen room.Room, say ui.Printer) (
+// same compares a recorded run with what is there now. A difference is an error or, with --accept, a mix; a run that
+// starts over mixes nothing. now is the identity that counts from here on.
+func (s settings) same(h *record.History, r *run.Run, seen room.Room, over restart, say ui.Printer) (
 	now *identity.Identity, mix *run.Mix, err error,
 ) {
 	was := h.Identity()
@@ -194,6 +194,9 @@ func (s settings) same(h *record.History, r *run.Run, seen room.Room, say ui.Pri
 	}
 	for _, d := range what {
 		say.Warn("since run %s began: %-11s  %v", h.ID, d.Kind, d)
+	}
+	if over == always {
+		return now, nil, nil
 	}
 	if !s.Accept {
 		return nil, nil, &ownExit{&unlikeError{h.ID, mixOf(nil, what).What, changedSince(h.ID, what)}, run.OwnTrouble}

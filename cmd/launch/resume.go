@@ -104,7 +104,7 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 	if err != nil {
 		return err
 	}
-	who, mix, err := s.same(h, r, found, say)
+	who, mix, err := s.same(h, r, found, over, say)
 	if err != nil {
 		return err
 	}
@@ -128,6 +128,9 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 		r.Mixed = append(r.Mixed, *mix)
 		rec.Write(record.Event{Kind: record.Mixed, Identity: who, Mix: mix})
 		say.Warn("%v", *mix)
+	}
+	if over == always && who != nil {
+		rec.Write(record.Event{Kind: record.Identified, Identity: who})
 	}
 	taken = true
 	signals := collectSignals(s.Leave)

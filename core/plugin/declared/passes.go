@@ -347,10 +347,36 @@ func (s *splitReader) arithmetic(x *python.Syntax, r python.Range) bool {
 	})
 }
 
+// several are the targets and values of an assignment of several: a, b = 1, 2. They are nil of any other statement, and
+// an assignment whose values cannot be told apart has empty ones.
+func several(x *python.Syntax, st python.Statement) (targets, values []python.Range) {
+	eq := x.Find(st.Range, "=")
+	if eq < 0 {
+		return nil, nil
+	}
+	targets = x.Split(python.Range{First: st.First, End: eq}, ",")
+	if len(targets) < 2 {
+		return nil, nil
+	}
+	values = x.Split(python.Range{First: eq + 1, End: st.End}, ",")
+	if len(values) != len(targets) {
+		values = make([]python.Range, len(targets))
+	}
+	return targets, values
+}
+
 // rateValues are what a statement gives a learning rate: by =, *= or /=, by a keyword, or as a key of a dictionary.
 func rateValues(x *python.Syntax, st python.Statement) (out []python.Range) {
 	if _, ok := x.Definition(st); ok {
 		return nil
+	}
+	if targets, values := several(x, st); targets != nil {
+		for k, t := range targets {
+			if name, ok := x.Dotted(t); ok && rate.MatchString(name[strings.LastIndexByte(name, '.')+1:]) {
+				out = append(out, values[k])
+			}
+		}
+		return out
 	}
 	for i := st.First; i+1 < st.End; i++ {
 		text := x.Token(i)

@@ -25,6 +25,13 @@ func TestEffects(t *testing.T) {
 		"by a variable": {"total = args.batch_size * dist.get_world_size()\nscale = total / 256\noptim.SGD(p, " +
 			"lr=args.lr * scale)\n",
 			"recipe: the learning rate follows the micro-batch (t.py:3)"},
+		"beside the batch":      {"batch, lr = int(c['batch_size']), c['lr']\n", ""},
+		"beside, the other way": {"lr, n = c['lr'], args.batch_size\n", ""},
+		"one of several": {"n, lr = args.batch_size, args.blr * args.batch_size / 256\n",
+			"recipe: the learning rate follows the micro-batch (t.py:1)"},
+		"the first of several": {"lr, n = args.blr * args.batch_size, args.batch_size\n",
+			"recipe: the learning rate follows the micro-batch (t.py:1)"},
+		"of a call": {"n, lr = settings(args.batch_size)\n", ""},
 		"by a function": {"lr = linear(args.lr, cfg['batch_size'])\n",
 			"recipe: the learning rate follows the micro-batch (t.py:1)"},
 		"a root": {"lr = base * math.sqrt(args.batch_size / 32)\n",
