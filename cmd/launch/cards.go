@@ -20,7 +20,8 @@ import (
 
 // claimCards claims what a command will use of its cards, for as long as this launch lives, and puts the job on the
 // cards that it chose. A command that no plugin recognised claims something only if the user asked launch to choose a
-// card, or to wait for one. One that its plugin could not read waits for a card of its own. An exitCode error was printed already.
+// card, or to wait for one. One that its plugin could not read waits for a card of its own. An exitCode error was
+// printed already.
 func claimCards(
 	ctx context.Context, s *settings, say ui.Printer, p *intake.Reading, args []string,
 ) (*intake.Reading, error) {

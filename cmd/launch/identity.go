@@ -113,15 +113,21 @@ func (k *keeper) Planned(p *run.Plan) error {
 			return &run.Halt{Stop: &run.Stop{Code: run.OwnTrouble, Why: changedSince(id(k.rec), what),
 				Unlike: mixOf(nil, what).What}}
 		default:
-			m := mixOf(p.Resume, what)
-			k.run.Mixed, k.began = append(k.run.Mixed, m), already(now)
-			if k.rec != nil {
-				k.rec.Write(record.Event{Kind: record.Mixed, Identity: now, Mix: &m})
-			}
-			k.say.Warn("%v", m)
+			k.mark(mixOf(p.Resume, what), now)
 		}
 	}
 	return k.Journal.Planned(p)
+}
+
+// mark notes that the run is no longer what it began as. now is what it is from here on; nil: what it was.
+func (k *keeper) mark(m run.Mix, now *identity.Identity) {
+	if k.run.Mixed = append(k.run.Mixed, m); now != nil {
+		k.began = already(now)
+	}
+	if k.rec != nil {
+		k.rec.Write(record.Event{Kind: record.Mixed, Identity: now, Mix: &m})
+	}
+	k.say.Warn("%v", m)
 }
 
 // Ended implements [run.Journal]. It lists the data once more: what the attempt itself has written is no change.
@@ -298,7 +304,9 @@ func (s settings) commandOf(spec *sweep.Spec, command []string) job.Command {
 
 // unlike lists what differs from what a sweep began as. at is until when its rows have written files. Without data it
 // compares what a row cannot have changed.
-func (s settings) unlike(h *sweep.History, command []string, data bool) (now *identity.Identity, what []identity.Difference) {
+func (s settings) unlike(h *sweep.History, command []string, data bool) (
+	now *identity.Identity, what []identity.Difference,
+) {
 	was := h.Spec.Identity
 	if was == nil || len(command) == 0 {
 		return nil, nil
@@ -340,8 +348,8 @@ func (s settings) sameSweep(h *sweep.History, command []string, e *sweep.Event) 
 		say.Warn("since sweep %s began: %-11s  %v", h.Spec.Name, d.Kind, d)
 	}
 	if !s.Accept {
-		return &ownExit{fmt.Errorf("sweep %s does not go on: since it began %s. `launch sweep resume %s --%s` goes on all the "+
-			"same, and marks the rows that run from now on", h.Spec.Name, sinceBegun(what), h.Spec.Name, acceptFlag),
+		return &ownExit{fmt.Errorf("sweep %s does not go on: since it began %s. `launch sweep resume %s --%s` goes on all "+
+			"the same, and marks the rows that run from now on", h.Spec.Name, sinceBegun(what), h.Spec.Name, acceptFlag),
 			run.OwnTrouble}
 	}
 	e.Identity, e.Mixed = now, mixOf(nil, what).What

@@ -180,7 +180,8 @@ func (in input) change(p *place) typing {
 // mixedRun demands that the last run is marked, and where it was mixed.
 func (p *place) mixedRun(in input) {
 	p.t.Helper()
-	if _, out := p.run(nil, p.launch, "show", "last"); !regexp.MustCompile(`mixed from (step 2|0002\.json): .*` + in.says).MatchString(out) {
+	mark := regexp.MustCompile(`mixed from (step 2|0002\.json): .*` + in.says)
+	if _, out := p.run(nil, p.launch, "show", "last"); !mark.MatchString(out) {
 		p.t.Errorf("show does not mark it as mixed from step 2, %s: %s", in.says, out)
 	}
 }

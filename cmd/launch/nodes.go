@@ -81,7 +81,7 @@ func lookup(env []string, name string) (value string) {
 var errNobody = errors.New("the launches of the other nodes did not come")
 
 // carryOn makes the attempts of a run, on all its nodes.
-func carryOn(ctx context.Context, s settings, at nodes.Place, r *run.Run, x *attempt.Executor, j run.Journal,
+func carryOn(ctx context.Context, s settings, at nodes.Place, r *run.Run, x *attempt.Executor, j *keeper,
 	say ui.Printer) (*run.Stop, error) {
 	if at.Nodes < 2 {
 		return r.Carry(ctx, x, j)
@@ -90,7 +90,8 @@ func carryOn(ctx context.Context, s settings, at nodes.Place, r *run.Run, x *att
 	if err != nil {
 		return nil, err
 	}
-	me := nodes.Hello{Node: at.Node, Nodes: at.Nodes, Version: version + commit, Job: sameness(r)}
+	me := nodes.Hello{Node: at.Node, Nodes: at.Nodes, Version: version + commit, Job: sameness(r),
+		Same: alike(j.began.get()), Accept: s.Accept}
 	wait, end := waiting(ctx, x.Signals)
 	defer end()
 	var stop *run.Stop
@@ -111,6 +112,9 @@ func carryOn(ctx context.Context, s settings, at nodes.Place, r *run.Run, x *att
 	}
 	defer l.Close()
 	end()
+	if unlike := l.Unlike(); len(unlike) > 0 {
+		j.mark(run.Mix{What: unlike}, nil)
+	}
 	l.Prepare = func(p *run.Plan) (err error) {
 		p.Edits, err = attempt.WithPorts(p.Edits)
 		return err

@@ -47,7 +47,8 @@ func TestUsersAlone(t *testing.T) {
 		want        bool
 	}{
 		{"save-on", "INT=100h", true}, {"save-on", "USR2=100s,sigterm", true}, {"save-on", "HUP", true},
-		{"save-on", "USR2=100s", false}, {"save-on", "sigusr1, USR2", false}, {"save-on", "USR2=11m", true}, {"save-on", "", false},
+		{"save-on", "USR2=100s", false}, {"save-on", "sigusr1, USR2", false},
+		{"save-on", "USR2=11m", true}, {"save-on", "", false},
 		{"sample", "1ns", true}, {"sample", "2h", true}, {"sample", "1s", false},
 		{"formula-time", "1h", true}, {"formula-time", "0", false}, {"formula-time", "5s", false},
 		{"grace", "1s", true}, {"yield", "false", true}, {"allow", "model", true}, {"allow", "speed", false},

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/launch-ml/launch/core/attempt"
+	"github.com/launch-ml/launch/core/identity"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/record"
@@ -84,10 +85,7 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 		return err
 	}
 	r := h.Run()
-	if err := restoreSecrets(r, id, command); err != nil {
-		return err
-	}
-	if err := enterFolder(r, id); err != nil {
+	if err := prepareAgain(r, id, command); err != nil {
 		return err
 	}
 	say := reporter(s)
@@ -100,16 +98,8 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 	if err != nil {
 		return s.deviceError(err)
 	}
-	past, foreign, err := takeUp(s, h, r, life, over, say)
+	past, who, mix, err := s.whatGoesOn(h, r, life, found, over, say)
 	if err != nil {
-		return err
-	}
-	who, mix, err := s.same(h, r, found, over, say)
-	if err != nil {
-		return err
-	}
-	mix = withForeign(mix, r.Saved(), foreign)
-	if err := reportResume(h, r, over, say); err != nil {
 		return err
 	}
 	defer func() { s.release() }()
@@ -124,18 +114,49 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 	if err := rec.Write(record.Event{Kind: record.Resumed, FromStart: over == always, Limit: s.Limit()}); err != nil {
 		return err
 	}
-	if mix != nil {
-		r.Mixed = append(r.Mixed, *mix)
-		rec.Write(record.Event{Kind: record.Mixed, Identity: who, Mix: mix})
-		say.Warn("%v", *mix)
-	}
-	if over == always && who != nil {
-		rec.Write(record.Event{Kind: record.Identified, Identity: who})
-	}
+	recordIdentity(rec, r, who, mix, over, say)
 	taken = true
 	signals := collectSignals(s.Leave)
 	defer signals.close()
-	return finish(ctx, s, r, rec, say, already(who), attempt.Setup{Room: found, Hold: s.hold, Held: held, Past: past, Signals: signals})
+	return finish(ctx, s, r, rec, say, already(who), attempt.Setup{Room: found, Hold: s.hold, Held: held, Past: past,
+		Signals: signals})
+}
+
+// whatGoesOn prepares a run for its next attempt, compares it with what it began as, and prints where it resumes. who
+// is what it is from here on, and mix what of that is another experiment's.
+func (s settings) whatGoesOn(
+	h *record.History, r *run.Run, life record.Life, seen room.Room, over restart, say ui.Printer,
+) (past attempt.Past, who *identity.Identity, mix *run.Mix, err error) {
+	past, foreign, err := takeUp(s, h, r, life, over, say)
+	if err != nil {
+		return past, nil, nil, err
+	}
+	if who, mix, err = s.same(h, r, seen, over, say); err != nil {
+		return past, nil, nil, err
+	}
+	return past, who, withForeign(mix, r.Saved(), foreign), reportResume(h, r, over, say)
+}
+
+// recordIdentity records what a run is from here on, where that is not what it was.
+func recordIdentity(
+	rec *record.Record, r *run.Run, who *identity.Identity, mix *run.Mix, over restart, say ui.Printer,
+) {
+	switch {
+	case mix != nil:
+		r.Mixed = append(r.Mixed, *mix)
+		rec.Write(record.Event{Kind: record.Mixed, Identity: who, Mix: mix})
+		say.Warn("%v", *mix)
+	case over == always && who != nil:
+		rec.Write(record.Event{Kind: record.Identified, Identity: who})
+	}
+}
+
+// prepareAgain gives a recorded run what its record does not have, and changes to its folder.
+func prepareAgain(r *run.Run, id string, command []string) error {
+	if err := restoreSecrets(r, id, command); err != nil {
+		return err
+	}
+	return enterFolder(r, id)
 }
 
 // allowed is the cost that a run is allowed from now on.

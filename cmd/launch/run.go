@@ -342,26 +342,31 @@ func finish(
 		x.BreakLine()
 	}
 	say.Summary(r, stop, id(rec), code, whose)
-	// without a saved state, starting over loses nothing
-	if state := r.Saved(); rec != nil && last != nil && state != nil {
-		d := &ui.RunDoc{ID: rec.ID, State: string(last.Outcome.Ending), SavedState: state}
-		d.Continue(record.MaskRun(r), stop, &last.Outcome)
-		say.GoOn(d)
-	}
-	res := result{Code: code, Whose: whose, Stop: stop, Job: r.Job, Attempts: r.Attempts, Run: id(rec)}
-	for _, m := range r.Mixed {
-		res.Mixed = append(res.Mixed, m.String())
-	}
-	if last != nil {
-		res.Ending = last.Outcome.Ending
-	}
-	writeResult(s, say, res)
+	finished(s, r, rec, say, stop, code, whose)
 	s.tidy()
 	if code != x.Exit.Status() {
 		return exitCode(code)
 	}
 	x.Exit.Become()
 	return nil
+}
+
+// finished prints how the run continues, and writes its result.
+func finished(s settings, r *run.Run, rec *record.Record, say ui.Printer, stop *run.Stop, code int, whose string) {
+	res := result{Code: code, Whose: whose, Stop: stop, Job: r.Job, Attempts: r.Attempts, Run: id(rec)}
+	for _, m := range r.Mixed {
+		res.Mixed = append(res.Mixed, m.String())
+	}
+	if last := r.Last(); last != nil {
+		res.Ending = last.Outcome.Ending
+		// without a saved state, starting over loses nothing
+		if state := r.Saved(); rec != nil && state != nil {
+			d := &ui.RunDoc{ID: rec.ID, State: string(last.Outcome.Ending), SavedState: state}
+			d.Continue(record.MaskRun(r), stop, &last.Outcome)
+			say.GoOn(d)
+		}
+	}
+	writeResult(s, say, res)
 }
 
 // interrupted ends a run that was interrupted while no program was running.

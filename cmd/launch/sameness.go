@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/identity"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/run"
@@ -46,6 +47,35 @@ func sameness(r *run.Run) map[string]string {
 		if f.Format != job.Binary {
 			recipe(out, f.Path, inFolder(dir, f.Path))
 		}
+	}
+	return out
+}
+
+// alike has what else makes nodes the same: code, Python, packages and variables, by name, as digests. Data may be
+// another part on each node, and a file outside the project may have another path.
+func alike(id *identity.Identity) map[string]string {
+	out := map[string]string{}
+	if id == nil {
+		return out
+	}
+	for _, f := range id.Code {
+		name := f.Path
+		if filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Base(filepath.Dir(name)), filepath.Base(name))
+		}
+		out[name] = sum([]byte(f.Hash))
+	}
+	for _, p := range id.Packages {
+		name, version, _ := strings.Cut(p, " ")
+		out["package "+name] += sum([]byte(version))
+	}
+	for _, kv := range id.Env {
+		if name, value, _ := strings.Cut(kv, "="); !strings.HasPrefix(value, "secret:") { // hashed with each node's own salt
+			out["variable "+name] = sum([]byte(value))
+		}
+	}
+	if id.Release != "" {
+		out["version of Python"] = sum([]byte(id.Release))
 	}
 	return out
 }

@@ -105,7 +105,8 @@ func TestInterruptedEarly(t *testing.T) {
 	if err := rec.Write(record.Event{Kind: record.Started, Run: r}); err != nil {
 		t.Fatal(err)
 	}
-	err = finish(t.Context(), settings{Quiet: true, State: t.TempDir()}, r, rec, ui.Printer{W: os.Stderr, Quiet: true}, already(nil), attempt.Setup{Signals: e})
+	err = finish(t.Context(), settings{Quiet: true, State: t.TempDir()}, r, rec, ui.Printer{W: os.Stderr, Quiet: true},
+		already(nil), attempt.Setup{Signals: e})
 	var code exitCode
 	if !errors.As(err, &code) || code != 130 {
 		t.Errorf("it ended as %v, want exit code 130", err)

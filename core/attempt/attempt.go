@@ -88,7 +88,8 @@ type Setup struct {
 	Signals Signals // may be nil
 	// Differs returns why the program, by its own reports, does not make the training of the plan; "" if it does.
 	Differs func(*run.Plan, *run.Outcome) string
-	// Deviates returns how the program's training differs, by its own reports, from that of an earlier attempt. May be nil.
+	// Deviates returns how the program's training differs, by its own reports, from that of an earlier attempt. It may
+	// be nil.
 	Deviates func(*run.Plan, *run.Outcome) []string
 	// StopIn is how long the program may take to stop when launch itself ends it; 0: Grace.
 	StopIn time.Duration

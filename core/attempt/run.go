@@ -37,12 +37,8 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	defer l.tap.close()
 	began := x.begin(a)
 	defer x.accompany(a, l, watch, began)()
-	var trail *trail
-	if x.Job != nil && a.trial == "" {
-		trail = x.follow(a.roots, a.command.Dir, a.dir, watch.PID)
-		l.saved = trail.said
-		defer trail.stop()
-	}
+	trail := x.trailOf(a, l, watch)
+	defer trail.stop()
 	guard, ctx := guarded(ctx, a, l.detector, l.tap)
 	crew, ctx := x.watchRanks(ctx, a, l, watch.PID)
 	defer crew.stop()
@@ -90,6 +86,16 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		l.courses.Placed(out.Saved)
 	}
 	return out, nil
+}
+
+// trailOf follows the saved states of an attempt; nil where it has none to follow.
+func (x *Executor) trailOf(a attempt, l *listener, watch *observe.Watch) *trail {
+	if x.Job == nil || a.trial != "" {
+		return nil
+	}
+	t := x.follow(a.roots, a.command.Dir, a.dir, watch.PID)
+	l.saved = t.said
+	return t
 }
 
 // ends reports whether a signal asks a program to end.

@@ -10,8 +10,8 @@ import (
 )
 
 // CheckRehearsal returns an error for the first setting of a rehearsal that leads the program outside: launch runs it
-// with settings that the user has not typed, and what it writes then belongs in launch's own folder. A path has to lie in
-// that folder or in the folders of the command, or the command has it already.
+// with settings that the user has not typed, and what it writes then belongs in launch's own folder. A path has to lie
+// in that folder or in the folders of the command, or the command has it already.
 func (r *Roots) CheckRehearsal() error {
 	var typed []string
 	for _, a := range r.job.Command.Args {

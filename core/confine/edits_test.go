@@ -16,7 +16,8 @@ func TestCheckRehearsal(t *testing.T) {
 		from, to string
 		inside   bool
 	}{
-		{"", "{scratch}", true}, {"", "{scratch}/out", true}, {"", "{scratch}//out/./x", true}, {"", "\"{scratch}/a b\"", true},
+		{"", "{scratch}", true}, {"", "{scratch}/out", true}, {"", "{scratch}//out/./x", true},
+		{"", "\"{scratch}/a b\"", true},
 		{"", "{scratch}/../../thesis", false}, {"", "{scratch}/a/../../b", false}, {"", "x/{scratch}", false},
 		{"", "{}/home/{scratch}", false}, {"", "{scratch}{scratch}", false}, {"", "../{scratch name}", false},
 		{"", "{scratch name}", true}, {"", "runs/{scratch name}", true}, {"", "{}/home/{scratch name}", false},
@@ -24,7 +25,8 @@ func TestCheckRehearsal(t *testing.T) {
 		{"", "{}/home/thesis", false}, {"", "~/thesis", false}, {"", "$HOME/thesis", false}, {"", "../home", false},
 		{"", "a,{}/home", false}, {"", "key={}/home", false}, {"", "['{}/home']", false}, {"", "/", false},
 		{"{}/big/a", "{}/big/a", true}, {"['{}/big/a', '{}/big/b']", "['{}/big/a']", true},
-		{"", "{}/big/typed", true}, {"", "out/thesis", false}, {"", "self/x", true}, {"", "{}/w/x", true}, {"", "a\x00b", false},
+		{"", "{}/big/typed", true}, {"", "out/thesis", false}, {"", "self/x", true}, {"", "{}/w/x", true},
+		{"", "a\x00b", false},
 	} {
 		fill := func(s string) string { return strings.ReplaceAll(s, "{}", dir) }
 		j := asked(dir, "--data="+dir+"/big/typed")

@@ -37,7 +37,8 @@ func TestSearchEnds(t *testing.T) {
 }
 
 func FuzzGlob(f *testing.F) {
-	for _, s := range []string{"*", "*/*", "l*/l*/*", "[[[[", `\`, `a\`, "../*", "/**", "{a}", "\x00", "[!-]*", "?/./../*"} {
+	for _, s := range []string{"*", "*/*", "l*/l*/*", "[[[[", `\`, `a\`, "../*", "/**", "{a}", "\x00",
+		"[!-]*", "?/./../*"} {
 		f.Add(s)
 	}
 	dir := f.TempDir()

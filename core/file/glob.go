@@ -55,7 +55,9 @@ func (s *Search) Glob(pattern string) []string {
 }
 
 func parts(pattern string) []string {
-	return slices.DeleteFunc(strings.Split(filepath.Clean(pattern), "/"), func(p string) bool { return p == "" || p == "." })
+	return slices.DeleteFunc(strings.Split(filepath.Clean(pattern), "/"), func(p string) bool {
+		return p == "" || p == "."
+	})
 }
 
 // hasMeta reports whether a part of a pattern matches more than one name.

@@ -34,7 +34,8 @@ func factsOf(path string, text []byte) facts {
 	s := python.NewSource(path, string(text))
 	f.Imports = s.Imports()
 	// most files have none of this, and looking for a word is far cheaper than matching
-	f.Dynamic = mentions(s.Code, "import_module", "__import__", "runpy", "pkgutil", "walk_packages", "exec(", "execfile(", "Loader", "spec_from",
+	f.Dynamic = mentions(s.Code, "import_module", "__import__", "runpy", "pkgutil", "walk_packages", "exec(",
+		"execfile(", "Loader", "spec_from",
 		"cpp_extension", "load_inline") && s.Has(dynamic)
 	if mentions(s.Code, "environ", "getenv") {
 		f.Reads = named(named(nil, s.Code, reads), s.Code, within)

@@ -45,7 +45,8 @@ type Entry struct {
 }
 
 // output matches names of settings whose folders a program writes to: they are no data, unless they are declared.
-var output = lazy.MustCompile(`(?i)(^|[-_.])(out|output|outputs|log|logs|logging|save|saves|saved|ckpts?|checkpoints?|` +
+var output = lazy.MustCompile(`(?i)(^|[-_.])(out|output|outputs|log|logs|logging|save|saves|saved|ckpts?|` +
+	`checkpoints?|` +
 	`cache|tmp|temp|work|runs?|exps?|experiments?|results?|wandb|tensorboard|tb)([-_.]|$)|` +
 	`(^|[-_.])(out|log|save|exp|work|run|result|cache)s?(dir|path|folder|root)$`)
 

@@ -17,7 +17,8 @@ var (
 	expanded = lazy.MustCompile(`\$\{(?:oc\.env:|env:|oc\.decode:)?([A-Za-z_]\w*)|\$([A-Za-z_]\w*)`)
 	// numeric are variables that change the numbers of a training, whether or not the project's files name them.
 	numeric = lazy.MustCompile(`^(PYTHONHASHSEED|PYTHONOPTIMIZE|CUBLAS_WORKSPACE_CONFIG|NVIDIA_TF32_OVERRIDE|` +
-		`TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|TORCH_CUDNN_\w+|PL_GLOBAL_SEED|PL_SEED_WORKERS|XLA_FLAGS|JAX_\w+|TF_(?:DETERMINISTIC|CUDNN|ENABLE)_\w+|` +
+		`TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|TORCH_CUDNN_\w+|PL_GLOBAL_SEED|PL_SEED_WORKERS|XLA_FLAGS|JAX_\w+|` +
+		`TF_(?:DETERMINISTIC|CUDNN|ENABLE)_\w+|` +
 		`TORCHDYNAMO_\w+|TORCH_COMPILE_\w+|TORCHINDUCTOR_\w+|PYTORCH_JIT|ACCELERATE_(?:MIXED|DOWNCAST|GRADIENT|` +
 		`DYNAMO|USE)_\w+|FSDP_\w+|MKL_CBWR|KMP_DETERMINISTIC_REDUCTION)$`)
 	// passing are variables that differ from start to start of one experiment: where it runs, as which user, how its

@@ -80,23 +80,31 @@ func TestCode(t *testing.T) {
 		want []string
 	}{
 		"imports lead on, and a file that nothing imports is no part": {python(map[string]string{
-			"train.py": "import model.net\nfrom tools import log as l, none\n", "model/__init__.py": "", "model/net.py": "from . import parts\nfrom ..other import x\n",
+			"train.py": "import model.net\nfrom tools import log as l, none\n", "model/__init__.py": "",
+			"model/net.py":   "from . import parts\nfrom ..other import x\n",
 			"model/parts.py": "import torch, os\n", "tools/log.py": "", "unused.py": ""}, "train.py"),
 			[]string{"model/__init__.py", "model/net.py", "model/parts.py", "tools/log.py", "train.py"}},
 		"a name that is computed leads to what lies beside": {python(map[string]string{
-			"train.py": "import archs\n", "archs/__init__.py": "import importlib\nfor m in names: importlib.import_module(f'archs.{m}')\n",
-			"archs/a_arch.py": "import shared\n", "archs/more/b_arch.py": "", "shared.py": "", "unused.py": ""}, "train.py"),
+			"train.py": "import archs\n", "archs/__init__.py": "import importlib\n" +
+				"for m in names: importlib.import_module(f'archs.{m}')\n",
+			"archs/a_arch.py": "import shared\n", "archs/more/b_arch.py": "", "shared.py": "", "unused.py": ""},
+			"train.py"),
 			[]string{"archs/__init__.py", "archs/a_arch.py", "archs/more/b_arch.py", "shared.py", "train.py"}},
 		"a recipe names a module": {python(map[string]string{
-			"main.py": "from tools.util import make\n", "tools/util.py": "import importlib\ndef make(c): return importlib.import_module(c)\n",
-			"c.yaml": "model:\n  target: ldm.models.Net\n", "ldm/models.py": "", "ldm/unused.py": ""}, "main.py", "--base", "c.yaml"),
+			"main.py":       "from tools.util import make\n",
+			"tools/util.py": "import importlib\ndef make(c): return importlib.import_module(c)\n",
+			"c.yaml":        "model:\n  target: ldm.models.Net\n", "ldm/models.py": "", "ldm/unused.py": ""}, "main.py",
+			"--base", "c.yaml"),
 			[]string{"ldm/models.py", "main.py", "tools/util.py"}},
 		"a module, and what is compiled beside it": {python(map[string]string{
-			"pkg/__init__.py": "", "pkg/train.py": "from . import ops\n", "pkg/ops.py": "", "pkg/kernel.cu": "x", "pkg/notes.txt": ""}, "-m", "pkg.train"),
+			"pkg/__init__.py": "", "pkg/train.py": "from . import ops\n", "pkg/ops.py": "", "pkg/kernel.cu": "x",
+			"pkg/notes.txt": ""}, "-m", "pkg.train"),
 			[]string{"pkg/__init__.py", "pkg/kernel.cu", "pkg/ops.py", "pkg/train.py"}},
 		"a shell script and the script that it starts": {newProject(t, map[string]string{
-			"run.sh": "python3 train.py --lr $LR \"$@\"\n", "train.py": ""}, "bash", "run.sh"), []string{"run.sh", "train.py"}},
-		"circles": {python(map[string]string{"train.py": "import a\n", "a.py": "import b\n", "b.py": "import a, train\n"}, "train.py"),
+			"run.sh": "python3 train.py --lr $LR \"$@\"\n", "train.py": ""}, "bash", "run.sh"), []string{"run.sh",
+			"train.py"}},
+		"circles": {python(map[string]string{"train.py": "import a\n", "a.py": "import b\n",
+			"b.py": "import a, train\n"}, "train.py"),
 			[]string{"a.py", "b.py", "train.py"}},
 	} {
 		got := tt.p.code()
@@ -113,8 +121,10 @@ func TestCode(t *testing.T) {
 
 // An editable package and a folder of PYTHONPATH hold code of the project, too.
 func TestCodeElsewhere(t *testing.T) {
-	p := newProject(t, map[string]string{"project/train.py": "import lib, more\n", "src/lib.py": "", "path/more.py": "",
-		"env/lib/python3.11/site-packages/lib.pth": "../../../../src\n", "env/bin/python": "#!/bin/sh\n"}, "../env/bin/python", "train.py")
+	p := newProject(t, map[string]string{"project/train.py": "import lib, more\n", "src/lib.py": "",
+		"path/more.py": "",
+		"env/lib/python3.11/site-packages/lib.pth": "../../../../src\n", "env/bin/python": "#!/bin/sh\n"},
+		"../env/bin/python", "train.py")
 	top := p.s.Command.Dir
 	p.s.Command.Dir = filepath.Join(top, "project")
 	p.s.Command.Env = append(p.s.Command.Env, "PYTHONPATH="+filepath.Join(top, "path"))
@@ -129,8 +139,9 @@ func TestCodeElsewhere(t *testing.T) {
 func TestCommit(t *testing.T) {
 	const hash = "0123456789abcdef0123456789abcdef01234567"
 	for name, files := range map[string]map[string]string{
-		"loose":    {".git/HEAD": "ref: refs/heads/main\n", ".git/refs/heads/main": hash + "\n"},
-		"packed":   {".git/HEAD": "ref: refs/heads/main\n", ".git/packed-refs": "# pack-refs\n" + hash + " refs/heads/main\n"},
+		"loose": {".git/HEAD": "ref: refs/heads/main\n", ".git/refs/heads/main": hash + "\n"},
+		"packed": {".git/HEAD": "ref: refs/heads/main\n",
+			".git/packed-refs": "# pack-refs\n" + hash + " refs/heads/main\n"},
 		"detached": {".git/HEAD": hash + "\n"},
 	} {
 		files["sub/train.py"] = ""
@@ -148,10 +159,12 @@ func TestCommit(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	p := newProject(t, map[string]string{
-		"train.py": "import os\nos.environ['SEED']; os.getenv(\"STEPS\", 3)\n'FLAG' in os.environ\n# os.environ['COMMENT']\n" +
+		"train.py": "import os\nos.environ['SEED']; os.getenv(\"STEPS\", 3)\n'FLAG' in os.environ\n" +
+			"# os.environ['COMMENT']\n" +
 			"os.environ['HOME']; os.environ['RANK']; os.environ.get('WANDB_NAME')\n",
 		"c.yaml": "root: ${oc.env:ROOT,/data}\n"}, "python3", "train.py", "--config", "c.yaml")
-	for _, name := range []string{"SEED", "STEPS", "FLAG", "COMMENT", "HOME", "RANK", "WANDB_NAME", "ROOT", "OTHER", "PYTHONHASHSEED"} {
+	for _, name := range []string{"SEED", "STEPS", "FLAG", "COMMENT", "HOME", "RANK", "WANDB_NAME", "ROOT",
+		"OTHER", "PYTHONHASHSEED"} {
 		p.s.Command.Env = append(p.s.Command.Env, name+"=1")
 	}
 	wants(t, "variables", p.take().Env, "FLAG=1", "PYTHONHASHSEED=1", "ROOT=1", "SEED=1", "STEPS=1")
@@ -181,7 +194,8 @@ func TestSecrets(t *testing.T) {
 }
 
 func TestRecipes(t *testing.T) {
-	p := newProject(t, map[string]string{"train.py": "", "conf/a.yaml": "defaults:\n  - b.yaml\nval: conf/c.toml\n", "conf/b.yaml": "x: 1\n",
+	p := newProject(t, map[string]string{"train.py": "",
+		"conf/a.yaml": "defaults:\n  - b.yaml\nval: conf/c.toml\n", "conf/b.yaml": "x: 1\n",
 		"conf/c.toml": "y = 1\n", "conf/unused.yaml": ""}, "python3", "train.py", "--cfg=conf/a.yaml")
 	var paths []string
 	for _, f := range p.take().Recipes {
@@ -197,8 +211,10 @@ func TestRecipes(t *testing.T) {
 }
 
 func TestData(t *testing.T) {
-	p := newProject(t, map[string]string{"train.py": "", "data/a": "1", "data/sub/b": "2", "runs/old": "", "list.txt": "a\n",
-		"meta.bin": strings.Repeat("x", smallFile+1)}, "python3", "train.py", "--data", "data", "--out", "runs", "--list=list.txt",
+	p := newProject(t, map[string]string{"train.py": "", "data/a": "1", "data/sub/b": "2", "runs/old": "",
+		"list.txt": "a\n",
+		"meta.bin": strings.Repeat("x", smallFile+1)}, "python3", "train.py", "--data", "data", "--out", "runs",
+		"--list=list.txt",
 		"--meta", "meta.bin", "--here", ".", "--absent", "none")
 	var paths []string
 	for _, d := range p.take().Data {
@@ -220,11 +236,13 @@ func TestData(t *testing.T) {
 	p.write("data/sub/b", "3")
 	p.write("data/c", "")
 	p.write("list.txt", "b\n")
-	wants(t, "changed", said(Compare(was, p.take(), Past{})), "data/c is new", "data/sub/b has changed", "list.txt has changed")
+	wants(t, "changed", said(Compare(was, p.take(), Past{})), "data/c is new", "data/sub/b has changed",
+		"list.txt has changed")
 	if err := os.RemoveAll(filepath.Join(p.s.Command.Dir, "data/sub")); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, "gone", said(Compare(was, p.take(), Past{})), "data/c is new", "data/sub/b is no longer there", "list.txt has changed")
+	wants(t, "gone", said(Compare(was, p.take(), Past{})), "data/c is new", "data/sub/b is no longer there",
+		"list.txt has changed")
 }
 
 // What a run itself writes into a folder that it names is no change of its data.
@@ -232,7 +250,8 @@ func TestOwnData(t *testing.T) {
 	begin := func(declared bool) *project {
 		p := newProject(t, map[string]string{"train.py": "", "data/a": "1"}, "python3", "train.py", "--data", "data")
 		if declared {
-			p.s.Job = &job.Job{Command: p.s.Command, Data: []job.Data{{At: config.Address{Path: "--data"}, Path: "data"}}}
+			p.s.Job = &job.Job{Command: p.s.Command, Data: []job.Data{{At: config.Address{Path: "--data"},
+				Path: "data"}}}
 		}
 		return p
 	}
@@ -256,7 +275,8 @@ func TestOwnData(t *testing.T) {
 		was = p.take()
 		p.write("data/train.cache", "x")
 		wants(t, "before the end", said(Compare(was, p.take(), Past{Until: time.Now().Add(time.Second)})))
-		wants(t, "after the end", said(Compare(was, p.take(), Past{Until: time.Now().Add(-time.Hour)})), "data/train.cache is new")
+		wants(t, "after the end", said(Compare(was, p.take(), Past{Until: time.Now().Add(-time.Hour)})),
+			"data/train.cache is new")
 	}
 }
 
@@ -272,7 +292,8 @@ func TestDataEnds(t *testing.T) {
 		t.Errorf("circles: %+v", d)
 	}
 	for i := range 3 * mostEntries {
-		p.write(filepath.Join("data", "many", string(rune('a'+i%26)), string(rune('a'+i/26%26)), string(rune('a'+i/676))), "x")
+		p.write(filepath.Join("data", "many", string(rune('a'+i%26)), string(rune('a'+i/26%26)),
+			string(rune('a'+i/676))), "x")
 	}
 	was := p.take()
 	if d := was.Data[0]; d.Files != 3*mostEntries+1 || len(d.Parts) > mostEntries {
@@ -283,14 +304,16 @@ func TestDataEnds(t *testing.T) {
 		t.Errorf("one of many files: %v", said(what))
 	}
 	p.s.Deadline = time.Now().Add(-time.Second)
-	if id := p.take(); len(id.Data) != 0 || !slices.Contains(id.Unknown, "data data") || len(Compare(was, id, Past{})) != 0 {
+	if id := p.take(); len(id.Data) != 0 || !slices.Contains(id.Unknown, "data data") || len(Compare(was, id,
+		Past{})) != 0 {
 		t.Errorf("after the deadline: %+v", id)
 	}
 }
 
 // The cache gives what the files have, also where one was written with the same size.
 func TestCache(t *testing.T) {
-	p := newProject(t, map[string]string{"train.py": "import a\n", "a.py": "X = 1\n", "b.py": ""}, "python3", "train.py")
+	p := newProject(t, map[string]string{"train.py": "import a\n", "a.py": "X = 1\n", "b.py": ""}, "python3",
+		"train.py")
 	p.s.Cache = filepath.Join(p.s.Command.Dir, "cache")
 	old := time.Now().Add(-time.Hour)
 	for _, name := range []string{"train.py", "a.py"} {

@@ -11,7 +11,8 @@ import (
 )
 
 // settings are the endings of files that hold settings. Other files that a command names are data.
-var settings = []string{".yaml", ".yml", ".toml", ".json", ".json5", ".jsonc", ".cfg", ".ini", ".conf", ".gin", ".jsonnet",
+var settings = []string{".yaml", ".yml", ".toml", ".json", ".json5", ".jsonc",
+	".cfg", ".ini", ".conf", ".gin", ".jsonnet",
 	".hocon", ".env"}
 
 // Bounds on what is looked for in one text.
@@ -57,7 +58,7 @@ func wordsIn(text string) (out []word) {
 		if keyed {
 			out = append(out, word{key, strings.Trim(value, " \t\r\n\"',")})
 		}
-		for _, w := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n\"'`,;()[]{}=|", r) }) {
+		for _, w := range strings.FieldsFunc(line, separates) {
 			if w = strings.TrimSuffix(w, ":"); strings.ContainsAny(w, "/.") {
 				out = append(out, word{key, w})
 			}
@@ -68,6 +69,8 @@ func wordsIn(text string) (out []word) {
 	}
 	return out
 }
+
+func separates(r rune) bool { return strings.ContainsRune(" \t\r\n\"'`,;()[]{}=|", r) }
 
 // readRecipes takes the files of settings that the arguments name, and those that these name.
 func (id *Identity) readRecipes(s Subject, prog *command.Prog) {

@@ -16,8 +16,8 @@ const tick = 50 * time.Millisecond
 const patience = 6
 
 // withPausableTimeout is context.WithTimeout whose clock stops while this process is suspended (Ctrl-Z, a suspended machine, a
-// debugger): then the plugin is usually suspended too, and cannot answer. While a process of the plugin's would run, the
-// clock counts the processor time that it gets: on a busy machine that is little, and the plugin no slower for it.
+// debugger): then the plugin is usually suspended too, and cannot answer. While a process of the plugin's would run,
+// the clock counts the processor time that it gets: on a busy machine that is little, and the plugin no slower for it.
 func withPausableTimeout(ctx context.Context, d time.Duration) (*pausableTimeout, context.CancelFunc) {
 	return withClock(ctx, d, host.Used)
 }

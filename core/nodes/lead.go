@@ -142,7 +142,7 @@ func greet(ctx context.Context, conn *tls.Conn, me Hello, joined chan<- *peer) {
 		conn.Close()
 		return
 	}
-	p.node = m.Hello.Node
+	p.node, p.unlike = m.Hello.Node, differ(m.Hello.Same, me.Same)
 	p.send(message{Hello: &me})
 	select {
 	case joined <- p:
@@ -160,15 +160,33 @@ func (h Hello) refused(zero Hello) string {
 		return fmt.Sprintf("its launch has version %s, and that of node 0 %s", h.Version, zero.Version)
 	}
 	if names := differ(h.Job, zero.Job); len(names) > 0 {
-		const few = 5
-		more := ""
-		if len(names) > few {
-			more = fmt.Sprintf(" and %d more", len(names)-few)
-			names = names[:few]
-		}
-		return "its command or its recipe differs from that of node 0: " + strings.Join(names, ", ") + more
+		return "its command or its recipe differs from that of node 0: " + some(names)
+	}
+	if names := differ(h.Same, zero.Same); len(names) > 0 && !h.Accept && !zero.Accept {
+		return "it is not what node 0 is: " + some(names) + "; --accept lets it take part all the same"
 	}
 	return ""
+}
+
+// some names the first few.
+func some(names []string) string {
+	const few = 5
+	more := ""
+	if len(names) > few {
+		more = fmt.Sprintf(" and %d more", len(names)-few)
+		names = names[:few]
+	}
+	return strings.Join(names, ", ") + more
+}
+
+// Unlike lists what of the nodes is not as on node 0, a line for each node, where that was accepted.
+func (l *Leader) Unlike() (lines []string) {
+	for _, p := range l.peers {
+		if p != nil && len(p.unlike) > 0 {
+			lines = append(lines, fmt.Sprintf("node %d has another %s", p.node, some(p.unlike)))
+		}
+	}
+	return lines
 }
 
 // differ returns the names under which two jobs do not have the same, sorted.

@@ -108,7 +108,7 @@ func play(t *testing.T, ms ...*machine) []end {
 		go func() {
 			defer all.Done()
 			e := end{run: newRun()}
-			place, me := Place{i, len(ms), at}, Hello{i, len(ms), "1", theJob}
+			place, me := Place{i, len(ms), at}, hello(i, len(ms), "1", theJob)
 			if i == 0 {
 				var l *Leader
 				if l, e.err = Lead(ctx, place, key, me, m); e.err == nil {
@@ -196,7 +196,7 @@ func dying(t *testing.T, node int) (follower end, leader end) {
 	all.Add(2)
 	go func() {
 		defer all.Done()
-		l, err := Lead(ctx, Place{0, 2, at}, key, Hello{0, 2, "1", theJob}, zero)
+		l, err := Lead(ctx, Place{0, 2, at}, key, hello(0, 2, "1", theJob), zero)
 		if err != nil {
 			leader.err = err
 			return
@@ -207,7 +207,7 @@ func dying(t *testing.T, node int) (follower end, leader end) {
 	}()
 	go func() {
 		defer all.Done()
-		f, err := Join(ctx, Place{1, 2, at}, key, Hello{1, 2, "1", theJob})
+		f, err := Join(ctx, Place{1, 2, at}, key, hello(1, 2, "1", theJob))
 		if err != nil {
 			follower.err = err
 			return
@@ -253,10 +253,10 @@ func TestStrangers(t *testing.T) {
 	at := address(t)
 	met := make(chan error, 1)
 	go func() {
-		_, err := Lead(ctx, Place{0, 2, at}, key, Hello{0, 2, "1", theJob}, &machine{})
+		_, err := Lead(ctx, Place{0, 2, at}, key, hello(0, 2, "1", theJob), &machine{})
 		met <- err
 	}()
-	if _, err := Join(ctx, Place{1, 2, at}, []byte(strings.Repeat("x", 32)), Hello{1, 2, "1", theJob}); !errors.Is(err,
+	if _, err := Join(ctx, Place{1, 2, at}, []byte(strings.Repeat("x", 32)), hello(1, 2, "1", theJob)); !errors.Is(err,
 		errKey) {
 		t.Errorf("another key: %v", err)
 	}
@@ -268,8 +268,12 @@ func TestStrangers(t *testing.T) {
 		}
 		plain.Close()
 	}
-	for want, h := range map[string]Hello{"version": {1, 2, "2", theJob}, "node 0: --lr, --wd": {1, 2, "1", map[string]string{"--lr": "x", "--seed": "1"}}, "expects": {2,
-		3, "1", theJob}} {
+	for want, h := range map[string]Hello{
+		"version":            hello(1, 2, "2", theJob),
+		"node 0: --lr, --wd": hello(1, 2, "1", map[string]string{"--lr": "x", "--seed": "1"}),
+		"expects":            hello(2, 3, "1", theJob),
+		"train.py; --accept": {Node: 1, Nodes: 2, Version: "1", Job: theJob, Same: map[string]string{"train.py": "x"}},
+	} {
 		if _, err := Join(ctx, Place{h.Node, h.Nodes, at}, key, h); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
@@ -279,7 +283,7 @@ func TestStrangers(t *testing.T) {
 		t.Fatalf("one of them was taken: %v", err)
 	default:
 	}
-	if _, err := Join(ctx, Place{1, 2, at}, key, Hello{1, 2, "1", theJob}); err != nil {
+	if _, err := Join(ctx, Place{1, 2, at}, key, hello(1, 2, "1", theJob)); err != nil {
 		t.Error(err)
 	}
 	if err := <-met; err != nil {
@@ -298,7 +302,7 @@ func TestManyStrangers(t *testing.T) {
 	at := address(t)
 	met := make(chan error, 1)
 	go func() {
-		_, err := Lead(ctx, Place{0, 2, at}, key, Hello{0, 2, "1", theJob}, &machine{})
+		_, err := Lead(ctx, Place{0, 2, at}, key, hello(0, 2, "1", theJob), &machine{})
 		met <- err
 	}()
 	low := was
@@ -320,7 +324,7 @@ func TestManyStrangers(t *testing.T) {
 	for _, c := range held[:20] {
 		c.Close()
 	}
-	if _, err := Join(ctx, Place{1, 2, at}, key, Hello{1, 2, "1", theJob}); err != nil {
+	if _, err := Join(ctx, Place{1, 2, at}, key, hello(1, 2, "1", theJob)); err != nil {
 		t.Error(err)
 	}
 	if err := <-met; err != nil {
@@ -388,4 +392,8 @@ func TestMerge(t *testing.T) {
 			t.Errorf("%s: %v", o.Ending, got)
 		}
 	}
+}
+
+func hello(node, of int, version string, job map[string]string) Hello {
+	return Hello{Node: node, Nodes: of, Version: version, Job: job}
 }

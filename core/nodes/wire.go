@@ -51,6 +51,10 @@ type Hello struct {
 	Version string `json:"version"`
 	// Job has what has to be the same on all nodes, by name, as digests.
 	Job map[string]string `json:"job"`
+	// Same is the node's code, packages and environment, by name, as digests. They have to be the same too, unless one of
+	// the two accepts that they are not.
+	Same   map[string]string `json:"same,omitempty"`
+	Accept bool              `json:"accept,omitempty"`
 }
 
 const keyFile = "nodes.key"
@@ -122,10 +126,11 @@ var alive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5
 
 // A peer is the other end of a connection.
 type peer struct {
-	node int
-	conn net.Conn
-	in   chan message // closed at the end of the connection
-	err  error        // why it ended; read once in is closed
+	unlike []string // what is not as on node 0, by name
+	node   int
+	conn   net.Conn
+	in     chan message // closed at the end of the connection
+	err    error        // why it ended; read once in is closed
 }
 
 func newPeer(conn net.Conn) *peer {

@@ -7,8 +7,8 @@ import (
 )
 
 // A plugin's patterns come from a project's file, perhaps a stranger's, and the program waits while they are matched.
-// RE2 is linear in a line, but a pattern with counted repetitions takes thousands of steps for each byte. So a pattern has
-// a bound for one line, and a budget of time for all of them; without either it does not match.
+// RE2 is linear in a line, but a pattern with counted repetitions takes thousands of steps for each byte. So a pattern
+// has a bound for one line, and a budget of time for all of them; without either it does not match.
 const (
 	// mostSteps bounds the instructions of a pattern times the bytes of a line: about a tenth of a second.
 	mostSteps = 4 << 20

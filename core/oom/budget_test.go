@@ -13,7 +13,8 @@ import (
 // Patterns that take thousands of steps for each byte do not slow down a program, and the others go on.
 func TestSlowPatterns(t *testing.T) {
 	lines := []job.Sign{{Kind: job.Progress, Pattern: `(a?){400}a{400}b(?P<iteration>\d+)`},
-		{Kind: job.Phase, Phase: "validation", Pattern: `((a|b)?c?){300}!`}, {Kind: job.Succeeded, Pattern: `training is over`}}
+		{Kind: job.Phase, Phase: "validation", Pattern: `((a|b)?c?){300}!`},
+		{Kind: job.Succeeded, Pattern: `training is over`}}
 	for i := range 15 {
 		lines = append(lines, job.Sign{Kind: job.Metric, Name: fmt.Sprint(i), Direction: "minimise",
 			Pattern: `(.*a){20}(?P<value>x)`})

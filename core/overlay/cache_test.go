@@ -29,7 +29,8 @@ func TestCache(t *testing.T) {
 		t.Error("an interpreter that is not there has read it")
 	}
 	write("BATCH = 16\n")
-	if changed := cache.Read(context.Background(), "/nowhere/python", nil, dir, []string{path}, nil); !strings.Contains(changed[0].Problem, "no Python") {
+	changed := cache.Read(context.Background(), "/nowhere/python", nil, dir, []string{path}, nil)
+	if !strings.Contains(changed[0].Problem, "no Python") {
 		t.Errorf("the changed file: %+v", changed[0])
 	}
 	for i := range kept + 1 {
@@ -41,7 +42,8 @@ func TestCache(t *testing.T) {
 	if left, _ := os.ReadDir(string(cache)); len(left) > kept/2 {
 		t.Errorf("%d files are left", len(left))
 	}
-	if it, _ := cache.Read(context.Background(), "/nowhere/python", nil, dir, []string{path}, nil)[0].Item("BATCH"); string(it.Value) != "16" {
+	newest := cache.Read(context.Background(), "/nowhere/python", nil, dir, []string{path}, nil)
+	if it, _ := newest[0].Item("BATCH"); string(it.Value) != "16" {
 		t.Error("what was read last was pruned first")
 	}
 }

@@ -112,8 +112,8 @@ func (r *Run) hostOptions(last *Attempt, room string) (out []Option) {
 // Again prepares a stopped run to continue, at a higher cost or after the user has fixed what stopped it. Attempts that
 // were interrupted, failed for another reason than memory, or shared the card when they ran out of it, prove nothing
 // about what fits: Again removes them, but the next attempt resumes from the newest state. One that ran out of memory
-// after a notice that the machine is taken away still proves that it did not fit. allow is the cost that is allowed from
-// now on. The error is why the run cannot continue.
+// after a notice that the machine is taken away still proves that it did not fit. allow is the cost that is allowed
+// from now on. The error is why the run cannot continue.
 func (r *Run) Again(allow ladder.Cost) error {
 	if last := r.Last(); last != nil && last.Plan.Trial == "" {
 		switch {

@@ -61,23 +61,26 @@ const (
 	Lost    run.Ending = "lost"    // the trial's launch ended without a result
 )
 
+// document is what a sweep takes of --json-file.
+type document struct {
+	Version  int             `json:"version"`
+	Run      string          `json:"run"`
+	Ending   run.Ending      `json:"ending"`
+	Code     int             `json:"exit_code"`
+	Error    string          `json:"error"`
+	Stop     *run.Stop       `json:"stop"`
+	Job      *job.Job        `json:"job"`
+	Attempts []run.Attempt   `json:"attempts"`
+	Outcome  *run.Outcome    `json:"outcome"`
+	Metrics  metric.Set      `json:"metrics"`
+	Mixed    []string        `json:"mixed"`
+	Unlike   []string        `json:"unlike"`
+	Short    *run.Infeasible `json:"infeasible"`
+}
+
 // ReadResult reads a document of --json-file.
 func ReadResult(doc []byte) (Result, error) {
-	var d struct {
-		Version  int             `json:"version"`
-		Run      string          `json:"run"`
-		Ending   run.Ending      `json:"ending"`
-		Code     int             `json:"exit_code"`
-		Error    string          `json:"error"`
-		Stop     *run.Stop       `json:"stop"`
-		Job      *job.Job        `json:"job"`
-		Attempts []run.Attempt   `json:"attempts"`
-		Outcome  *run.Outcome    `json:"outcome"`
-		Metrics  metric.Set      `json:"metrics"`
-		Mixed    []string        `json:"mixed"`
-		Unlike   []string        `json:"unlike"`
-		Short    *run.Infeasible `json:"infeasible"`
-	}
+	var d document
 	if err := json.Unmarshal(doc, &d); err != nil {
 		return Result{}, fmt.Errorf("reading a trial's result: %w", err)
 	}

@@ -152,30 +152,7 @@ func (p Printer) Show(h *record.History, life record.Life) {
 		p.line("  set by you %s: %s → %s", e.Knob, before, to)
 	}
 	for i, a := range h.Tried() {
-		p.line("  attempt %d  %s%s (%s)", i+1, trial(a.Plan.Trial), p.bold(a.Plan.Changes()), a.Plan.Why)
-		for _, e := range a.Plan.Edits {
-			if e.Knob == "resume" {
-				continue // the saved state is printed instead
-			}
-			p.line("      %s: %s → %s", e.Knob, from(e), e.To)
-		}
-		for _, c := range a.Plan.Choices {
-			if c.Estimate.Known() {
-				of := ""
-				if a.Plan.Room > 0 { // else no device was seen
-					of = fmt.Sprintf(" of %v", a.Plan.Room)
-				}
-				p.line("      %s: estimate %v%s%s", c.Phase, c.Estimate.Total(), of, measuredText(a.Outcome.Measured[c.Phase]))
-			}
-		}
-		switch {
-		case a.Outcome.Ending != "":
-			p.outcome(&a.Outcome)
-		case row.State == "running" && i+1 == len(h.Tried()):
-			p.line("      still running")
-		default:
-			p.line("      cut off: launch was killed before it ended")
-		}
+		p.attempt(i+1, a, row.State == "running" && i+1 == len(h.Tried()))
 	}
 	p.results(r.Job, h.Tried(), row.State == "running")
 	if s := h.Stop(); s != nil && row.State != s.Why && (row.State != run.Doubtful || s.Why != string(run.Succeeded)) {
@@ -183,6 +160,34 @@ func (p Printer) Show(h *record.History, life record.Life) {
 	}
 	if row.State == "cut off" {
 		p.line("  launch was killed; launch explain %s prints the command that continues it, and from where", h.ID)
+	}
+}
+
+// attempt writes an attempt: what it changed, what each phase needed, and how it ended.
+func (p Printer) attempt(number int, a run.Attempt, running bool) {
+	p.line("  attempt %d  %s%s (%s)", number, trial(a.Plan.Trial), p.bold(a.Plan.Changes()), a.Plan.Why)
+	for _, e := range a.Plan.Edits {
+		if e.Knob == "resume" {
+			continue // the saved state is printed instead
+		}
+		p.line("      %s: %s → %s", e.Knob, from(e), e.To)
+	}
+	for _, c := range a.Plan.Choices {
+		if c.Estimate.Known() {
+			of := ""
+			if a.Plan.Room > 0 { // else no device was seen
+				of = fmt.Sprintf(" of %v", a.Plan.Room)
+			}
+			p.line("      %s: estimate %v%s%s", c.Phase, c.Estimate.Total(), of, measuredText(a.Outcome.Measured[c.Phase]))
+		}
+	}
+	switch {
+	case a.Outcome.Ending != "":
+		p.outcome(&a.Outcome)
+	case running:
+		p.line("      still running")
+	default:
+		p.line("      cut off: launch was killed before it ended")
 	}
 }
 

@@ -40,7 +40,8 @@ var off = []string{
 	"core.editor=false", "sequence.editor=false", "core.askPass=", "credential.helper=", "core.sshCommand=false",
 	"core.gitProxy=", "core.alternateRefsCommand=false", "core.attributesFile=/dev/null", "protocol.allow=never",
 	"commit.gpgSign=false", "gpg.program=false", "gpg.ssh.program=false", "gpg.x509.program=false", "gc.auto=0",
-	"maintenance.auto=false", "submodule.recurse=false", "diff.external=", "diff.submodule=short", "interactive.diffFilter=",
+	"maintenance.auto=false", "submodule.recurse=false", "diff.external=", "diff.submodule=short",
+	"interactive.diffFilter=",
 	"fetch.recurseSubmodules=false", "worktree.guessRemote=false", "checkout.workers=1",
 }
 

@@ -103,7 +103,8 @@ func TestCopy(t *testing.T) {
 	}
 }
 
-// hostile is a repository whose configuration, attributes and submodule name programs, each of which would leave a file.
+// hostile is a repository whose configuration, attributes and submodule name programs, each of which would leave a
+// file.
 func hostile(t *testing.T) (dir, left string) {
 	t.Helper()
 	dir, left = repository(t), t.TempDir()
