@@ -28,6 +28,9 @@ func goOn(ctx context.Context, s settings, p *intake.Reading, args []string, say
 	h := c.history
 	last := h.LastOutcome()
 	switch {
+	case last != nil && last.Ending == run.Succeeded && last.Doubtful != "":
+		say.Line("run %s of this command has ended, and is doubtful (%s): another run starts", h.ID, last.Doubtful)
+		return false, nil
 	case last != nil && last.Ending == run.Succeeded:
 		say.Line("run %s of this command has succeeded: another run starts", h.ID)
 		return false, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -356,3 +357,70 @@ func (w way) accepted(p *place, in input) {
 
 // another reports whether the command is another one with the change, in what is no secret.
 func (in input) another() bool { return in.name == "argument" || in.name == "interpreter" }
+
+// TestIdentityOfNodes has node 1 join with something changed: the same takes part, a change is refused, and --accept lets
+// it take part, marked, unless it is another command or recipe.
+func TestIdentityOfNodes(t *testing.T) {
+	join := func(t *testing.T, in *input, accept ...string) (code int, first, second string) {
+		p := newPlace(t)
+		other := *p
+		other.dir = filepath.Join(filepath.Dir(p.dir), "second", filepath.Base(p.dir))
+		p.must(os.CopyFS(other.dir, os.DirFS(p.dir)))
+		for _, name := range []string{"env", "other"} {
+			p.must(os.Remove(filepath.Join(other.dir, name, "bin", "python")))
+			p.must(os.Symlink(testPython(), filepath.Join(other.dir, name, "bin", "python")))
+		}
+		for _, q := range []*place{p, &other} { // nothing fails here
+			q.write("out/once", "")
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		p.must(err)
+		at := "--nodes-at=" + l.Addr().String()
+		l.Close()
+		c := exec.Command(p.launch, append([]string{at, "--this-node=0/2", "--"}, unchanged.command("out")...)...)
+		c.Dir, c.Env = p.dir, p.env
+		var out bytes.Buffer
+		c.Stdout, c.Stderr = &out, &out
+		p.must(c.Start())
+		s := typed(&other, in)
+		args := append([]string{p.launch, at, "--this-node=1/2"}, accept...)
+		code, second = other.run(s.env, append(append(args, "--"), s.command("out")...)...)
+		if code != 0 { // node 0 waits for another node 1
+			c.Process.Signal(os.Interrupt)
+		}
+		c.Wait()
+		return code, out.String(), second
+	}
+	t.Run("the same", func(t *testing.T) {
+		t.Parallel()
+		if code, first, second := join(t, nil); code != 0 || strings.Contains(first, "mixed") {
+			t.Errorf("exit %d: %s %s", code, first, second)
+		}
+	})
+	for _, in := range inputs {
+		if in.own || in.name == "interpreter" || in.name == "ranks" { // these may differ from node to node
+			continue
+		}
+		names := map[string]string{"code": "train.py", "imported module": "helper.py", "recipe": "r.yaml",
+			"included recipe": "base.yaml", "argument": "--lr", "secret argument": "--api-token",
+			"environment": "variable SEED", "package": "package addon"}[in.name]
+		t.Run(in.name, func(t *testing.T) {
+			t.Parallel()
+			code, _, second := join(t, &in)
+			if code != 125 || !strings.Contains(second, names) {
+				t.Errorf("exit %d, want 125 and %s: %s", code, names, second)
+			}
+		})
+		t.Run(in.name+", accepted", func(t *testing.T) {
+			t.Parallel()
+			another := in.name == "recipe" || in.start != nil && in.name != "environment"
+			code, first, second := join(t, &in, "--accept")
+			switch {
+			case another && code != 125:
+				t.Errorf("another command or recipe takes part: exit %d: %s", code, second)
+			case !another && (code != 0 || !strings.Contains(first, "mixed: node 1 has another "+names)):
+				t.Errorf("exit %d, and node 0 does not mark it: %s %s", code, first, second)
+			}
+		})
+	}
+}

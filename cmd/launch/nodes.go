@@ -132,7 +132,7 @@ func carryOn(ctx context.Context, s settings, at nodes.Place, r *run.Run, x *att
 // unmet is the end of a run whose nodes did not meet.
 func unmet(err error) (*run.Stop, error) {
 	if errors.Is(err, nodes.ErrRefused) { // it must not train another way beside the others
-		return &run.Stop{Why: err.Error(), Code: run.OwnTrouble}, nil
+		return &run.Stop{Why: err.Error(), Code: run.OwnTrouble, Unlike: []string{"this node is not as node 0"}}, nil
 	}
 	if errors.Is(err, errNobody) {
 		return &run.Stop{Why: err.Error(), Code: run.TryLater}, nil

@@ -25,9 +25,6 @@ func sameness(r *run.Run) map[string]string {
 	args, dir := c.Args, c.Dir
 	if prog, err := c.Prog(); err == nil {
 		args, dir = prog.Args, prog.Dir
-		if path := prog.Path(); path != "" {
-			recipe(out, "the script", path)
-		}
 	}
 	for name, value := range options(args) {
 		if !nodesOwn(r.Job, dir, name, value) {
@@ -51,14 +48,14 @@ func sameness(r *run.Run) map[string]string {
 	return out
 }
 
-// alike has what else makes nodes the same: code, Python, packages and variables, by name, as digests. Data may be
+// alike has what else makes nodes the same: code, all recipes, Python, packages and variables, by name, as digests. Data may be
 // another part on each node, and a file outside the project may have another path.
 func alike(id *identity.Identity) map[string]string {
 	out := map[string]string{}
 	if id == nil {
 		return out
 	}
-	for _, f := range id.Code {
+	for _, f := range slices.Concat(id.Code, id.Recipes) {
 		name := f.Path
 		if filepath.IsAbs(name) {
 			name = filepath.Join(filepath.Base(filepath.Dir(name)), filepath.Base(name))

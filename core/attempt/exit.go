@@ -24,7 +24,7 @@ func ExitCode(status int, last *run.Attempt, stop *run.Stop, trouble error) (cod
 			run.OwnTrouble: "launch's: the program did not take the settings of the plan",
 		}[code]
 		if len(stop.Unlike) > 0 {
-			whose = "launch's: the run is no longer what it began as"
+			whose = "launch's: it would mix two experiments"
 		}
 	case last != nil && last.Plan.Trial != "" && last.Outcome.Ending == run.Interrupted && code == 0:
 		code, whose = 130, "launch's: interrupted before the run began"
