@@ -179,7 +179,7 @@ func effects(files []python.Source, micro, accumulation []string) []effect {
 	s := &splitReader{accumulation: accumulation}
 	s.sources = files
 	for _, f := range files { // few files have any of this, and only these are parsed
-		sizes := slices.ContainsFunc(micro, f.Names)
+		sizes := mayRate(f.Code) && slices.ContainsFunc(micro, f.Names)
 		groups := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
 			slices.ContainsFunc(accumulation, f.Names)
 		compares := slices.ContainsFunc(telling, func(w string) bool { return strings.Contains(f.Code, w) })
@@ -201,6 +201,12 @@ func effects(files []python.Source, micro, accumulation []string) []effect {
 	}
 	slices.SortStableFunc(s.found, func(a, b effect) int { return cmp.Compare(b.cost, a.cost) })
 	return s.found
+}
+
+// mayRate reports whether a text may name a learning rate. It is far cheaper than matching.
+func mayRate(text string) bool {
+	return strings.Contains(text, "lr") || strings.Contains(text, "LR") || strings.Contains(text, "Lr") ||
+		strings.Contains(text, "earning")
 }
 
 type splitReader struct {
@@ -388,7 +394,7 @@ func rateValues(x *python.Syntax, st python.Statement) (out []python.Range) {
 			next++
 		}
 		op := x.Token(next)
-		if !rate.MatchString(text) || !slices.Contains([]string{"=", "*=", "/=", ":"}, op) ||
+		if !mayRate(text) || !rate.MatchString(text) || !slices.Contains([]string{"=", "*=", "/=", ":"}, op) ||
 			op == ":" && x.Tokens[i].Kind != python.String {
 			continue
 		}
