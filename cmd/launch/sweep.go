@@ -396,7 +396,9 @@ func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *swee
 			return nil, err
 		}
 	}
-	spec.Identity = s.ofSweep(spec, spec.Command)
+	if !snapshot {
+		spec.Identity = s.ofSweep(spec, spec.Command)
+	}
 	j, err := sweeps.Create(*spec)
 	if err != nil {
 		return nil, err
@@ -405,7 +407,10 @@ func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *swee
 		err = private.WriteFile(filepath.Join(sweeps.Folder(spec.Name), "tree.diff"), diff, 0o600)
 	}
 	if err == nil && snapshot {
-		_, err = tree.Copy(ctx, spec.Dir, copied)
+		if _, err = tree.Copy(ctx, spec.Dir, copied); err == nil { // only now is there what its rows run
+			err = j.Write(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Taken,
+				Identity: s.ofSweep(spec, spec.Command), PID: os.Getpid()})
+		}
 	}
 	if err != nil {
 		j.Close()
