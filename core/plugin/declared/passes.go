@@ -301,27 +301,114 @@ func (s *splitReader) rates(x *python.Syntax, micro []string) {
 	for grown := true; grown; { // names that are computed of the samples of a pass
 		grown = false
 		for _, st := range x.Statements {
-			a, ok := x.Assigns(st)
-			last := a.Name[strings.LastIndexByte(a.Name, '.')+1:]
-			if ok && !slices.Contains(micro, last) && !rate.MatchString(last) && s.pass(x, a.Value, micro) &&
-				s.arithmetic(x, a.Value) {
-				micro, grown = append(micro, last), true
+			for _, g := range givenBy(x, st) {
+				last := g.name[strings.LastIndexByte(g.name, '.')+1:]
+				if last != "" && !slices.Contains(micro, last) && !rate.MatchString(last) && s.pass(x, g.value, micro) &&
+					s.arithmetic(x, g.value) && !s.accumulatedLater(x, last) {
+					micro, grown = append(micro, last), true
+				}
 			}
 		}
 	}
 	for i, st := range x.Statements {
 		for _, v := range rateValues(x, st) {
-			if s.pass(x, v, micro) {
+			if s.pass(x, v, micro) || s.chosen(x, i, v, micro) {
 				s.add(x, i, v.First, ladder.Recipe, "the learning rate follows the micro-batch")
 			}
 		}
 	}
 }
 
+// A binding is a name or attribute and what a statement assigns to it.
+type binding struct {
+	name  string // "" for a target with a subscript
+	at    python.Range
+	value python.Range
+}
+
+// givenBy are what a statement assigns, also to several targets at once: "a, b = 1, 2". Of values that are not listed
+// one by one, each target has all.
+func givenBy(x *python.Syntax, st python.Statement) (out []binding) {
+	eq := x.Find(st.Range, "=")
+	if eq < 0 {
+		return nil
+	}
+	if a, ok := x.Assigns(st); ok {
+		return []binding{{a.Name, python.Range{First: st.First, End: eq}, a.Value}}
+	}
+	left, right := listed(x, python.Range{First: st.First, End: eq}), listed(x, python.Range{First: eq + 1, End: st.End})
+	if x.Find(python.Range{First: eq + 1, End: st.End}, "=") >= 0 { // a = b = 1
+		return nil
+	}
+	whole := len(right) == 1 && (x.Is(right[0].First, "map") || x.Is(right[0].First, "("))
+	for i, to := range left {
+		switch {
+		case len(left) == len(right):
+			name, _ := x.Dotted(to)
+			out = append(out, binding{name, to, right[i]})
+		case len(right) == 1 && !whole && len(x.Calls(right[0])) > 0:
+			out = append(out, binding{"", to, right[0]})
+		}
+	}
+	return out
+}
+
+// listed are the parts of "a, b", with or without brackets around all of them.
+func listed(x *python.Syntax, r python.Range) (parts []python.Range) {
+	if (x.Is(r.First, "(") || x.Is(r.First, "[")) && x.Tokens[r.First].Pair == r.End-1 {
+		r = x.Inside(r.First)
+	}
+	for _, part := range x.Split(r, ",") {
+		if !part.Empty() {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// accumulatedLater reports whether a name gets the accumulation by a later statement: "n *= accum", "n = n * accum".
+func (s *splitReader) accumulatedLater(x *python.Syntax, name string) bool {
+	return slices.ContainsFunc(x.Statements, func(st python.Statement) bool {
+		op := max(x.Find(st.Range, "*="), x.Find(st.Range, "="))
+		if op <= st.First || !x.Is(op-1, name) {
+			return false
+		}
+		value := python.Range{First: op + 1, End: st.End}
+		return s.accumulated(x, value) && (x.Is(op, "*=") || names(x, value, []string{name}))
+	})
+}
+
+// chosen reports whether a rate is one of several by the samples of a pass: "if batch_size < 16: lr = 0.01". The
+// condition compares them with numbers alone.
+func (s *splitReader) chosen(x *python.Syntax, statement int, value python.Range, micro []string) bool {
+	in := x.Statements[statement].In
+	if in < 0 || !x.Is(x.Statements[in].First, "if") && !x.Is(x.Statements[in].First, "elif") {
+		return false
+	}
+	before := python.Range{First: x.Statements[statement].First, End: value.First}
+	if !slices.ContainsFunc([]string{"=", "*=", "/="}, func(op string) bool { return x.Find(before, op) >= 0 }) {
+		return false // a keyword of a call
+	}
+	r := x.Statements[in].Range
+	if colon := x.Find(r, ":"); colon >= 0 {
+		r.End = colon
+	}
+	compares := false
+	for i := r.First + 1; i < r.End; i++ {
+		switch text := x.Token(i); {
+		case slices.Contains([]string{"<", ">", "<=", ">=", "=="}, text):
+			compares = true
+		case x.Tokens[i].Kind == python.Word && !slices.Contains(micro, text) && !x.Is(i+1, ".") || text == "*":
+			return false
+		}
+	}
+	return compares && s.pass(x, python.Range{First: r.First + 1, End: r.End}, micro)
+}
+
 // pass reports whether a range is computed of the samples of a pass without the accumulation. A number of passes, as
 // len(data) // batch_size is, is none.
 func (s *splitReader) pass(x *python.Syntax, r python.Range, micro []string) bool {
-	if !names(x, r, micro) || s.accumulated(x, r) {
+	if !sizes(x, r, micro) || s.accumulated(x, r) {
 		return false
 	}
 	for i := r.First; i < r.End; i++ {
@@ -330,6 +417,20 @@ func (s *splitReader) pass(x *python.Syntax, r python.Range, micro []string) boo
 		}
 	}
 	return true
+}
+
+// sizes reports whether a range has one of the names for its value: "batch_size is None" only asks whether it is set.
+func sizes(x *python.Syntax, r python.Range, of []string) bool {
+	for i := r.First; i < r.End; i++ {
+		end := i + 1
+		for end < r.End && (x.Is(end, "]") || x.Is(end, ")")) {
+			end++
+		}
+		if !x.Is(end, "is") && names(x, python.Range{First: i, End: i + 1}, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // arithmetic reports whether a range has no call but those that keep the meaning of a size.
@@ -352,18 +453,25 @@ func rateValues(x *python.Syntax, st python.Statement) (out []python.Range) {
 	if _, ok := x.Definition(st); ok {
 		return nil
 	}
-	for i := st.First; i+1 < st.End; i++ {
-		text := x.Token(i)
-		if x.Tokens[i].Kind == python.String {
-			text, _ = python.Literal(text)
+	several := x.Find(st.Range, "=")
+	if several >= 0 && x.Find(python.Range{First: st.First, End: several}, ",") < 0 {
+		several = -1
+	}
+	if several >= 0 {
+		for _, g := range givenBy(x, st) {
+			if isRate(x, g.at) {
+				out = append(out, g.value)
+			}
 		}
+	}
+	for i := max(st.First, several+1); i+1 < st.End; i++ {
 		next := i + 1
 		if x.Is(next, "]") { // group["lr"] = …
 			next++
 		}
 		op := x.Token(next)
-		if !rate.MatchString(text) || !slices.Contains([]string{"=", "*=", "/=", ":"}, op) ||
-			op == ":" && x.Tokens[i].Kind != python.String {
+		if !isRate(x, python.Range{First: i, End: next}) || !slices.Contains([]string{"=", "*=", "/=", ":"}, op) ||
+			op == ":" && x.Tokens[i].Kind != python.String || x.Tokens[min(next+1, st.End-1)].Kind == python.String {
 			continue
 		}
 		v := python.Range{First: next + 1, End: st.End}
@@ -377,6 +485,22 @@ func rateValues(x *python.Syntax, st python.Statement) (out []python.Range) {
 		out = append(out, v)
 	}
 	return out
+}
+
+// isRate reports whether a target is a learning rate: lr, args.lr, group["lr"].
+func isRate(x *python.Syntax, target python.Range) bool {
+	last := target.End - 1
+	if x.Is(last, "]") {
+		last--
+	}
+	if last < target.First {
+		return false
+	}
+	text := x.Token(last)
+	if x.Tokens[last].Kind == python.String {
+		text, _ = python.Literal(text)
+	}
+	return rate.MatchString(text)
 }
 
 // loop is the innermost loop around a statement, within its function; -1 where there is none.
