@@ -195,6 +195,7 @@ func effects(files []python.Source, micro, accumulation []string) []effect {
 		}
 		if groups {
 			s.schedules(x)
+			s.lengths(x, micro)
 			s.counts(x)
 			s.partial(x)
 		}
@@ -366,15 +367,18 @@ func listed(x *python.Syntax, r python.Range) (parts []python.Range) {
 	return parts
 }
 
-// accumulatedLater reports whether a name gets the accumulation by a later statement: "n *= accum", "n = n * accum".
+// accumulatedLater reports whether a name gets the accumulation by a later statement: "n *= accum", "n = n // accum".
 func (s *splitReader) accumulatedLater(x *python.Syntax, name string) bool {
 	return slices.ContainsFunc(x.Statements, func(st python.Statement) bool {
-		op := max(x.Find(st.Range, "*="), x.Find(st.Range, "="))
-		if op <= st.First || !x.Is(op-1, name) {
-			return false
+		for _, op := range []string{"=", "*=", "/=", "//="} {
+			at := x.Find(st.Range, op)
+			value := python.Range{First: at + 1, End: st.End}
+			if at > st.First && x.Is(at-1, name) && s.accumulated(x, value) &&
+				(op != "=" || names(x, value, []string{name})) {
+				return true
+			}
 		}
-		value := python.Range{First: op + 1, End: st.End}
-		return s.accumulated(x, value) && (x.Is(op, "*=") || names(x, value, []string{name}))
+		return false
 	})
 }
 
@@ -385,9 +389,10 @@ func (s *splitReader) chosen(x *python.Syntax, statement int, value python.Range
 	if in < 0 || !x.Is(x.Statements[in].First, "if") && !x.Is(x.Statements[in].First, "elif") {
 		return false
 	}
-	before := python.Range{First: x.Statements[statement].First, End: value.First}
-	if !slices.ContainsFunc([]string{"=", "*=", "/="}, func(op string) bool { return x.Find(before, op) >= 0 }) {
-		return false // a keyword of a call
+	for i := x.Statements[statement].First; i < value.First; i++ {
+		if x.Tokens[i].Pair >= value.First { // a keyword of a call
+			return false
+		}
 	}
 	r := x.Statements[in].Range
 	if colon := x.Find(r, ":"); colon >= 0 {
@@ -539,34 +544,113 @@ func (s *splitReader) schedules(x *python.Syntax) {
 		return
 	}
 	stepping := map[int]bool{} // loops in which the optimizer waits for the accumulation
-	steps := func(name string, st python.Statement) (at int, ok bool) {
-		for _, c := range x.Calls(st.Range) {
-			i := strings.LastIndexByte(c.Name, '.')
-			whose := scheduler
-			if name == "optimizer" {
-				whose = optimizer
-			}
-			if i > 0 && (c.Name[i:] == ".step" || c.Name[i:] == ".step_update") && whose.MatchString(c.Name[:i]) ||
-				name == "optimizer" && i > 0 && c.Name[i:] == ".step" && whose.MatchString(x.Of(x.Inside(c.Open))) {
-				return c.First, true
-			}
-		}
-		return 0, false
-	}
 	for i, st := range x.Statements {
-		if _, ok := steps("optimizer", st); ok {
+		if _, ok := stepsOf(x, optimizer, st); ok {
 			if l := loop(x, i); l >= 0 && s.guarded(x, i, l) {
 				stepping[l] = true
 			}
 		}
 	}
 	for i, st := range x.Statements {
-		at, ok := steps("scheduler", st)
+		c, ok := stepsOf(x, scheduler, st)
 		if l := loop(x, i); ok && l >= 0 && stepping[l] && !s.guarded(x, i, l) {
-			s.add(x, i, at, ladder.Recipe,
+			s.add(x, i, c.First, ladder.Recipe,
 				"the learning rate's schedule advances with every forward pass, not with every optimizer step")
 		}
 	}
+}
+
+// stepsOf is the call in a statement by which an optimizer or a scheduler advances.
+func stepsOf(x *python.Syntax, whose *lazy.Regexp, st python.Statement) (python.Call, bool) {
+	for _, c := range x.Calls(st.Range) {
+		i := strings.LastIndexByte(c.Name, '.')
+		if i > 0 && (c.Name[i:] == ".step" || c.Name[i:] == ".step_update") && whose.MatchString(c.Name[:i]) ||
+			whose == optimizer && i > 0 && c.Name[i:] == ".step" && whose.MatchString(x.Of(x.Inside(c.Open))) {
+			return c, true
+		}
+	}
+	return python.Call{}, false
+}
+
+var (
+	loaders = lazy.MustCompile(`(?i)load|(^|_)dl$|iter`)
+	lasting = lazy.MustCompile(`LR$|(?i)schedule|annealing|restarts|onecycle|one_cycle`)
+)
+
+// lengths finds a schedule that is as long as the passes, and advances with the optimizer's steps: with more passes for
+// each of them it ends later, or never.
+func (s *splitReader) lengths(x *python.Syntax, micro []string) {
+	waits := false
+	for i, st := range x.Statements {
+		c, ok := stepsOf(x, scheduler, st)
+		l := loop(x, i)
+		waits = waits || ok && l >= 0 && x.Inside(c.Open).Empty() && s.guarded(x, i, l)
+	}
+	if !waits {
+		return
+	}
+	var passes []string
+	for grown := true; grown; {
+		grown = false
+		for _, st := range x.Statements {
+			for _, b := range givenBy(x, st) {
+				last := b.name[strings.LastIndexByte(b.name, '.')+1:]
+				if b.name != "" && !slices.Contains(passes, b.name) && s.counting(x, b.value, passes, micro) &&
+					!s.accumulatedLater(x, last) {
+					passes, grown = append(passes, b.name), true
+				}
+			}
+		}
+	}
+	for i, st := range x.Statements {
+		for _, c := range x.Calls(st.Range) {
+			if !lasting.MatchString(c.Name[strings.LastIndexByte(c.Name, '.')+1:]) {
+				continue
+			}
+			for _, a := range x.Args(c.Open) {
+				if s.counting(x, a.Range, passes, micro) {
+					s.add(x, i, c.First, ladder.Recipe,
+						"the learning rate's schedule is as long as the forward passes, and advances with the optimizer steps")
+				}
+			}
+		}
+	}
+}
+
+// counting reports whether a range is a number of passes: len(loader), samples // batch_size, or a name of such.
+func (s *splitReader) counting(x *python.Syntax, r python.Range, passes, micro []string) bool {
+	if s.accumulated(x, r) {
+		return false
+	}
+	divides := x.Find(r, "//") >= 0 || x.Find(r, "/") >= 0
+	for _, c := range x.Calls(r) {
+		in := x.Inside(c.Open)
+		switch {
+		case c.Name == "len" && slices.ContainsFunc(words(x, in), loaders.MatchString):
+			return true
+		case c.Name != "len" && c.Name != "math.ceil" && !sized.MatchString(c.Name[strings.LastIndexByte(c.Name, '.')+1:]):
+			return false
+		}
+		divides = divides || x.Find(in, "//") >= 0 || x.Find(in, "/") >= 0
+	}
+	for i := r.First; i < r.End; i++ {
+		if name, ok := dottedAt(x, i, r.End); ok && slices.Contains(passes, name) {
+			return true
+		}
+	}
+	return divides && names(x, r, micro)
+}
+
+// dottedAt is the whole name that begins at a token.
+func dottedAt(x *python.Syntax, i, end int) (string, bool) {
+	if x.Tokens[i].Kind != python.Word || x.Is(i-1, ".") {
+		return "", false
+	}
+	to := i + 1
+	for to+1 < end && x.Is(to, ".") && x.Tokens[to+1].Kind == python.Word {
+		to += 2
+	}
+	return x.Of(python.Range{First: i, End: to}), true
 }
 
 // grouped are the tokens after which a range compares a counter with the accumulation: "% accum", "== accum".
