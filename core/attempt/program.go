@@ -270,8 +270,8 @@ func kindOf(p *process) (k kind, own int) {
 }
 
 // trained chooses the process that trained: a Python that no other one has started, launchers aside; of several, one
-// after the other, the one that was seen for the longest time, unless it only waited: a monitor. Without any it is another program that is no shell.
-// own is where its own arguments begin.
+// after the other, the one that was seen for the longest time, unless it only waited: a monitor. Without any it is
+// another program that is no shell. own is where its own arguments begin.
 func trained(all []*process) (best *process, own int) {
 	by := map[int]*process{}
 	for _, p := range all {

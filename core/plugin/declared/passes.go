@@ -197,6 +197,7 @@ func effects(files []python.Source, micro, accumulation []string) []effect {
 			s.schedules(x)
 			s.lengths(x, micro)
 			s.counts(x)
+			s.undivided(x)
 			s.partial(x)
 		}
 	}
@@ -558,6 +559,86 @@ func (s *splitReader) schedules(x *python.Syntax) {
 				"the learning rate's schedule advances with every forward pass, not with every optimizer step")
 		}
 	}
+}
+
+var (
+	engines = lazy.MustCompile(`(?i)accelerat|deepspeed|fabric|engine|(^|\.)manual_backward$`)
+	summed  = lazy.MustCompile(`(?i)loss\w*\s*\+?=.*\.sum\(|\.sum\(\)\.backward|reduction\s*=\s*["']sum`)
+	// scaleFree are optimizers whose steps are the same whatever the scale of the gradients is.
+	scaleFree = lazy.MustCompile(`(?i)^\w*(adam|lion|lamb|adafactor|rmsprop|adagrad)\w*$`)
+	// plain are calls that divide nothing by what they are given.
+	plain = lazy.MustCompile(`^(range|print|int|len|max|min|tqdm|trange|enumerate|islice|format|log|info|debug|write|` +
+		`set_postfix\w*|set_description\w*)$`)
+	anyScale = lazy.MustCompile(`(?i)^(\w*sgd\w*|lars|muon|clip_grad\w*)$`)
+)
+
+// undivided finds gradients that are added up over the passes of a step, where no loss is divided by their number: with
+// more passes they are larger.
+func (s *splitReader) undivided(x *python.Syntax) {
+	if !x.Names("backward") || slices.ContainsFunc(s.sources, func(f python.Source) bool {
+		return engines.MatchString(f.Code) || summed.MatchString(f.Code) || s.divided(f)
+	}) {
+		return
+	}
+	free, bound := false, false
+	for _, st := range x.Statements {
+		for _, c := range x.Calls(st.Range) {
+			name := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
+			free, bound = free || scaleFree.MatchString(name), bound || anyScale.MatchString(name)
+		}
+	}
+	cost := ladder.Recipe
+	if free && !bound {
+		cost = ladder.Numerics
+	}
+	for i, st := range x.Statements {
+		l := loop(x, i)
+		if x.Is(st.First, "for") { // with its body on the line
+			l = i
+		}
+		for _, c := range x.Calls(st.Range) {
+			if strings.HasSuffix(c.Name, ".backward") && l >= 0 && s.grouping(x, l) && !s.guarded(x, i, l) {
+				s.add(x, i, c.First, cost,
+					"its loss is not divided by the number of passes of a step, so that the gradients grow with it")
+			}
+		}
+	}
+}
+
+// grouping reports whether the passes of a loop are those of a step, or are grouped into steps.
+func (s *splitReader) grouping(x *python.Syntax, l int) bool {
+	if s.accumulated(x, x.Statements[l].Range) {
+		return true
+	}
+	from, to := x.Block(l)
+	for i := from; i < to; i++ {
+		if _, ok := stepsOf(x, optimizer, x.Statements[i]); ok && s.guarded(x, i, l) {
+			return true
+		}
+	}
+	return false
+}
+
+// divided reports whether a file divides anything by the accumulation, or may: where a call in a loop gets it.
+func (s *splitReader) divided(f python.Source) bool {
+	if !accumulates.MatchString(f.Code) && !slices.ContainsFunc(s.accumulation, f.Names) {
+		return false
+	}
+	x := f.Syntax()
+	for at, st := range x.Statements {
+		for i := st.First; i < st.End; i++ {
+			if (x.Is(i, "/") || x.Is(i, "/=")) && s.accumulated(x, python.Range{First: i + 1, End: st.End}) {
+				return true
+			}
+		}
+		for _, c := range x.Calls(st.Range) {
+			name := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
+			if loop(x, at) >= 0 && !plain.MatchString(name) && s.accumulated(x, x.Inside(c.Open)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // stepsOf is the call in a statement by which an optimizer or a scheduler advances.

@@ -18,6 +18,7 @@ func TestEffects(t *testing.T) {
 	const steps = "recipe: its number of steps counts forward passes, so it makes fewer optimizer updates"
 	const long = "recipe: the learning rate's schedule is as long as the forward passes, and advances with the " +
 		"optimizer steps"
+	const grows = "recipe: its loss is not divided by the number of passes of a step, so that the gradients grow with it"
 	for name, tt := range map[string]struct{ source, want string }{
 		// a learning rate of the micro-batch
 		"scaled": {"args.lr = args.blr * args.batch_size / 256\n",
@@ -88,7 +89,20 @@ func TestEffects(t *testing.T) {
 			"opt.step()\n        it += 1\n" +
 			"    if it >= args.max_steps:\n        break\n", grouped + " (t.py:4)"},
 		"passes in a step": {"for it in range(max_iters):\n    for micro in range(args.accum):\n        " +
-			"f().backward()\n    opt.step()\n", ""},
+			"(f() / args.accum).backward()\n    opt.step()\n", ""},
+
+		// gradients that grow with the passes
+		"not divided": {"for i, x in enumerate(loader):\n    f(x).backward()\n    if i % args.accum == 0:\n" +
+			"        opt.step()\n", grows + " (t.py:2)"},
+		"not divided, of a step": {"for k in range(args.accum):\n    f().backward()\n", grows + " (t.py:2)"},
+		"of any scale": {"opt = AdamW(p)\nfor k in range(args.accum): f().backward()\n", "numerics" +
+			grows[6:] + " (t.py:2)"},
+		"clipped": {"opt = AdamW(p)\nfor k in range(args.accum): f().backward()\nclip_grad_norm_(p, 1)\n",
+			grows + " (t.py:2)"},
+		"divided by a call":    {"for k in range(args.accum):\n    f().div(args.accum).backward()\n", ""},
+		"divided later":        {"for k in range(args.accum):\n    f().backward()\nfor p in w: p.grad /= args.accum\n", ""},
+		"a sum":                {"for k in range(args.accum):\n    loss = f().sum()\n    loss.backward()\n", ""},
+		"divided by an engine": {"for k in range(args.accum):\n    accelerator.backward(f())\n", ""},
 
 		// groups
 		"an epoch": {loop, grouped + " (t.py:5)"},
