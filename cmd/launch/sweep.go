@@ -320,8 +320,8 @@ func visited(f *pflag.FlagSet, take func(name string) bool) (flags []string) {
 	return flags
 }
 
-// checkTexts refuses a sweep that its journal, which is JSON, could not give back as it is: a row that starts again would
-// be another one.
+// checkTexts refuses a sweep that its journal, which is JSON, could not give back as it is: a row that starts again
+// would be another one.
 func checkTexts(a sweep.Asked, trials []sweep.Trial) error {
 	texts := slices.Concat(a.Command, a.Flags)
 	for _, d := range slices.Concat(a.Space.Dimensions, a.Space.Seeds) {

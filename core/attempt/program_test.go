@@ -62,9 +62,10 @@ func TestTrainedWaits(t *testing.T) {
 		all  []*process
 		want string
 	}{
-		"a monitor":           {[]*process{monitor, seen(2, "t.py", 2*time.Second, time.Second)}, "t.py"},
-		"alone":               {[]*process{monitor}, "monitor.py"},
-		"beside a short note": {[]*process{monitor, seen(2, "note.py", 40*time.Millisecond, 30*time.Millisecond)}, "monitor.py"},
+		"a monitor": {[]*process{monitor, seen(2, "t.py", 2*time.Second, time.Second)}, "t.py"},
+		"alone":     {[]*process{monitor}, "monitor.py"},
+		"beside a short note": {[]*process{monitor,
+			seen(2, "note.py", 40*time.Millisecond, 30*time.Millisecond)}, "monitor.py"},
 		"of two that wait": {[]*process{monitor, seen(2, "t.py", 2*time.Second, 60*time.Millisecond)},
 			"monitor.py"},
 	} {
