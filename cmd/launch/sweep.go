@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -156,6 +157,9 @@ writes nothing, except to --json-file. Two rows that would write into the same f
 func planSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial, asJSON bool) error {
 	if a.Search != nil && len(a.Search.Ask) > 0 {
 		return errors.New("a searcher program chooses the rows while the sweep runs: there are none to plan")
+	}
+	if err := checkTexts(a, trials); err != nil {
+		return err
 	}
 	spec, t, err := a.Spec(record.MaskArgs(a.Command))
 	if err != nil {
@@ -316,6 +320,29 @@ func visited(f *pflag.FlagSet, take func(name string) bool) (flags []string) {
 	return flags
 }
 
+// checkTexts refuses a sweep that its journal, which is JSON, could not give back as it is: a row that starts again
+// would be another one.
+func checkTexts(a sweep.Asked, trials []sweep.Trial) error {
+	texts := slices.Concat(a.Command, a.Flags)
+	for _, d := range slices.Concat(a.Space.Dimensions, a.Space.Seeds) {
+		for _, v := range d.Values {
+			texts = append(texts, v.List...)
+		}
+	}
+	for _, t := range trials {
+		texts = append(texts, t.Command...)
+		for _, s := range t.Assignment {
+			texts = append(texts, s.Key, s.Value)
+		}
+	}
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			return fmt.Errorf("%.100q is not UTF-8, and what a sweep records is: name a file by a link, or by its folder", text)
+		}
+	}
+	return nil
+}
+
 // checkSecrets refuses rows with secrets: the journal of a sweep has all of them.
 func checkSecrets(trials []sweep.Trial) error {
 	for _, t := range trials {
@@ -335,6 +362,9 @@ func checkSecrets(trials []sweep.Trial) error {
 // startSweep begins a sweep and drives it to its end.
 func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial, engine *sweep.Engine,
 	detach bool) error {
+	if err := checkTexts(a, trials); err != nil {
+		return err
+	}
 	spec, t, err := a.Spec(record.MaskArgs(a.Command))
 	if err != nil {
 		return err
@@ -396,7 +426,9 @@ func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *swee
 			return nil, err
 		}
 	}
-	spec.Identity = s.ofSweep(spec, spec.Command)
+	if !snapshot {
+		spec.Identity = s.ofSweep(spec, spec.Command)
+	}
 	j, err := sweeps.Create(*spec)
 	if err != nil {
 		return nil, err
@@ -405,7 +437,10 @@ func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *swee
 		err = private.WriteFile(filepath.Join(sweeps.Folder(spec.Name), "tree.diff"), diff, 0o600)
 	}
 	if err == nil && snapshot {
-		_, err = tree.Copy(ctx, spec.Dir, copied)
+		if _, err = tree.Copy(ctx, spec.Dir, copied); err == nil { // only now is there what its rows run
+			err = j.Write(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Taken,
+				Identity: s.ofSweep(spec, spec.Command), PID: os.Getpid()})
+		}
 	}
 	if err != nil {
 		j.Close()

@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,7 @@ type process struct {
 	dir         string
 	env         []string // NAME=value, of those that were asked for
 	from, to    time.Time
+	used        time.Duration // of the processor, when it was last seen
 }
 
 // A family is what was seen of the processes of one attempt.
@@ -134,9 +136,15 @@ func (f *family) look(root int) {
 			continue // it has ended
 		}
 		parent, _ := strconv.Atoi(string(fields[1]))
-		f.add(process{pid: pid, parent: parent, start: string(fields[19]),
+		f.add(process{pid: pid, parent: parent, start: string(fields[19]), used: ticks(fields[11]) + ticks(fields[12]),
 			args: strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00"), from: now, to: now}, dir)
 	}
+}
+
+// ticks is a time as the kernel writes it, in hundredths of a second.
+func ticks(field []byte) time.Duration {
+	n, _ := strconv.ParseInt(string(field), 10, 64)
+	return time.Duration(n) * 10 * time.Millisecond
 }
 
 // add takes up a process that was seen, or what is new of it. One that names itself anew keeps its arguments.
@@ -145,7 +153,7 @@ func (f *family) add(p process, dir string) {
 		if was.pid != p.pid || was.start != p.start {
 			continue
 		}
-		was.to = p.to
+		was.to, was.used = p.to, p.used
 		if slices.Equal(was.args, p.args) || isPython(was.args) && !isPython(p.args) {
 			return
 		}
@@ -262,8 +270,8 @@ func kindOf(p *process) (k kind, own int) {
 }
 
 // trained chooses the process that trained: a Python that no other one has started, launchers aside; of several, one
-// after the other, the one that was seen for the longest time. Without any it is another program that is no shell.
-// own is where its own arguments begin.
+// after the other, the one that was seen for the longest time, unless it only waited: a monitor. Without any it is
+// another program that is no shell. own is where its own arguments begin.
 func trained(all []*process) (best *process, own int) {
 	by := map[int]*process{}
 	for _, p := range all {
@@ -286,10 +294,11 @@ func trained(all []*process) (best *process, own int) {
 		func(p *process) bool { k, _ := kindOf(p); return k == trains && isPython(p.args) },
 		func(p *process) bool { k, _ := kindOf(p); return k == trains && !isPython(p.args) },
 	} {
-		for _, p := range all {
-			if of(p) && !below(p, of) && (best == nil || p.to.Sub(p.from) > best.to.Sub(best.from)) {
-				best = p
-			}
+		mine := slices.DeleteFunc(slices.Clone(all), func(p *process) bool { return !of(p) || below(p, of) })
+		best = longest(mine)
+		if best != nil && best.waited() {
+			busier := func(p *process) bool { return p.used > best.used && !p.waited() }
+			best = cmp.Or(longest(slices.DeleteFunc(mine, func(p *process) bool { return !busier(p) })), best)
 		}
 		if best != nil {
 			_, own = kindOf(best)
@@ -297,6 +306,22 @@ func trained(all []*process) (best *process, own int) {
 		}
 	}
 	return passedOn(all)
+}
+
+// longest is the process that was seen for the longest time.
+func longest(all []*process) (best *process) {
+	for _, p := range all {
+		if best == nil || p.to.Sub(p.from) > best.to.Sub(best.from) {
+			best = p
+		}
+	}
+	return best
+}
+
+// waited reports whether a process did next to nothing for a second or more.
+func (p *process) waited() bool {
+	lived := p.to.Sub(p.from)
+	return lived >= time.Second && p.used < lived/20
 }
 
 // passedOn is for a command whose program is no process of this machine, or whose launcher trains itself.

@@ -51,6 +51,30 @@ func TestTrained(t *testing.T) {
 	}
 }
 
+// A Python that only waits beside another one is no training, however long it lives. One alone is.
+func TestTrainedWaits(t *testing.T) {
+	now := time.Now()
+	seen := func(pid int, name string, lived, used time.Duration) *process {
+		return &process{pid: pid, args: []string{"python3", name}, from: now, to: now.Add(lived), used: used}
+	}
+	monitor := seen(1, "monitor.py", 3*time.Second, 50*time.Millisecond)
+	for name, tt := range map[string]struct {
+		all  []*process
+		want string
+	}{
+		"a monitor": {[]*process{monitor, seen(2, "t.py", 2*time.Second, time.Second)}, "t.py"},
+		"alone":     {[]*process{monitor}, "monitor.py"},
+		"beside a short note": {[]*process{monitor,
+			seen(2, "note.py", 40*time.Millisecond, 30*time.Millisecond)}, "monitor.py"},
+		"of two that wait": {[]*process{monitor, seen(2, "t.py", 2*time.Second, 60*time.Millisecond)},
+			"monitor.py"},
+	} {
+		if p, _ := trained(tt.all); p.args[1] != tt.want {
+			t.Errorf("%s: %s, want %s", name, p.args[1], tt.want)
+		}
+	}
+}
+
 // What names itself anew keeps its arguments; what executes another program has the new ones.
 func TestFamilyAdd(t *testing.T) {
 	f := &family{}

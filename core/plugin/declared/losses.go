@@ -67,7 +67,7 @@ func (s *splitReader) losses(x *python.Syntax) {
 		if !pairs {
 			continue
 		}
-		if at, ok := gram(x, st.Range); ok && apart.MatchString(function(x, i)) {
+		if at, ok := gram(x, st.Range); ok && apart.MatchString(function(x, i)) && !ungraded(x, i) {
 			s.add(x, i, at, ladder.Recipe, across+": it multiplies their features")
 		}
 	}
@@ -100,7 +100,8 @@ func (s *splitReader) call(x *python.Syntax, i int, c python.Call, kinds map[str
 		if slices.ContainsFunc(words(x, x.Inside(c.Open)), embedded.MatchString) {
 			s.add(x, i, c.First, ladder.Recipe, across+": it gathers their features")
 		}
-	case (of == classifying || name != kind && entropy.MatchString(name)) && s.diagonal(x, i, x.Args(c.Open)):
+	case (of == classifying || name != kind && entropy.MatchString(name)) && s.diagonal(x, i, x.Args(c.Open)) &&
+		!ungraded(x, i):
 		s.add(x, i, c.First, ladder.Recipe, across+": each is the class of its own row")
 	case name == "cdist":
 		if args := x.Args(c.Open); len(args) > 1 && x.Of(args[0].Range) == x.Of(args[1].Range) {
@@ -173,6 +174,26 @@ func (s *splitReader) diagonal(x *python.Syntax, statement int, args []python.Ar
 		for i, st := range x.Statements {
 			assigned, ok := x.Assigns(st)
 			if ok && assigned.Name == name && counts(assigned.Value) && outer(x, i) == outer(x, statement) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ungraded reports whether a statement runs without gradients, in "with torch.no_grad()" or in a function that is marked
+// so: what is computed there trains nothing.
+func ungraded(x *python.Syntax, statement int) bool {
+	off := func(r python.Range) bool { return names(x, r, []string{"no_grad", "inference_mode"}) }
+	for i := x.Statements[statement].In; i >= 0; i = x.Statements[i].In {
+		if x.Is(x.Statements[i].First, "with") && off(x.Statements[i].Range) {
+			return true
+		}
+		if _, ok := x.Definition(x.Statements[i]); !ok {
+			continue
+		}
+		for d := i - 1; d >= 0 && x.Is(x.Statements[d].First, "@"); d-- {
+			if off(x.Statements[d].Range) {
 				return true
 			}
 		}

@@ -195,7 +195,9 @@ func effects(files []python.Source, micro, accumulation []string) []effect {
 		}
 		if groups {
 			s.schedules(x)
+			s.lengths(x, micro)
 			s.counts(x)
+			s.undivided(x)
 			s.partial(x)
 		}
 	}
@@ -307,27 +309,118 @@ func (s *splitReader) rates(x *python.Syntax, micro []string) {
 	for grown := true; grown; { // names that are computed of the samples of a pass
 		grown = false
 		for _, st := range x.Statements {
-			a, ok := x.Assigns(st)
-			last := a.Name[strings.LastIndexByte(a.Name, '.')+1:]
-			if ok && !slices.Contains(micro, last) && !rate.MatchString(last) && s.pass(x, a.Value, micro) &&
-				s.arithmetic(x, a.Value) {
-				micro, grown = append(micro, last), true
+			for _, g := range givenBy(x, st) {
+				last := g.name[strings.LastIndexByte(g.name, '.')+1:]
+				if last != "" && !slices.Contains(micro, last) && !rate.MatchString(last) && s.pass(x, g.value, micro) &&
+					s.arithmetic(x, g.value) && !s.accumulatedLater(x, last) {
+					micro, grown = append(micro, last), true
+				}
 			}
 		}
 	}
 	for i, st := range x.Statements {
 		for _, v := range rateValues(x, st) {
-			if s.pass(x, v, micro) {
+			if s.pass(x, v, micro) || s.chosen(x, i, v, micro) {
 				s.add(x, i, v.First, ladder.Recipe, "the learning rate follows the micro-batch")
 			}
 		}
 	}
 }
 
+// A binding is a name or attribute and what a statement assigns to it.
+type binding struct {
+	name  string // "" for a target with a subscript
+	at    python.Range
+	value python.Range
+}
+
+// givenBy are what a statement assigns, also to several targets at once: "a, b = 1, 2". Of values that are not listed
+// one by one, each target has all.
+func givenBy(x *python.Syntax, st python.Statement) (out []binding) {
+	eq := x.Find(st.Range, "=")
+	if eq < 0 {
+		return nil
+	}
+	if a, ok := x.Assigns(st); ok {
+		return []binding{{a.Name, python.Range{First: st.First, End: eq}, a.Value}}
+	}
+	left, right := listed(x, python.Range{First: st.First, End: eq}), listed(x, python.Range{First: eq + 1, End: st.End})
+	if x.Find(python.Range{First: eq + 1, End: st.End}, "=") >= 0 { // a = b = 1
+		return nil
+	}
+	whole := len(right) == 1 && (x.Is(right[0].First, "map") || x.Is(right[0].First, "("))
+	for i, to := range left {
+		switch {
+		case len(left) == len(right):
+			name, _ := x.Dotted(to)
+			out = append(out, binding{name, to, right[i]})
+		case len(right) == 1 && !whole && len(x.Calls(right[0])) > 0:
+			out = append(out, binding{"", to, right[0]})
+		}
+	}
+	return out
+}
+
+// listed are the parts of "a, b", with or without brackets around all of them.
+func listed(x *python.Syntax, r python.Range) (parts []python.Range) {
+	if (x.Is(r.First, "(") || x.Is(r.First, "[")) && x.Tokens[r.First].Pair == r.End-1 {
+		r = x.Inside(r.First)
+	}
+	for _, part := range x.Split(r, ",") {
+		if !part.Empty() {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// accumulatedLater reports whether a name gets the accumulation by a later statement: "n *= accum", "n = n // accum".
+func (s *splitReader) accumulatedLater(x *python.Syntax, name string) bool {
+	return slices.ContainsFunc(x.Statements, func(st python.Statement) bool {
+		for _, op := range []string{"=", "*=", "/=", "//="} {
+			at := x.Find(st.Range, op)
+			value := python.Range{First: at + 1, End: st.End}
+			if at > st.First && x.Is(at-1, name) && s.accumulated(x, value) &&
+				(op != "=" || names(x, value, []string{name})) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// chosen reports whether a rate is one of several by the samples of a pass: "if batch_size < 16: lr = 0.01". The
+// condition compares them with numbers alone.
+func (s *splitReader) chosen(x *python.Syntax, statement int, value python.Range, micro []string) bool {
+	in := x.Statements[statement].In
+	if in < 0 || !x.Is(x.Statements[in].First, "if") && !x.Is(x.Statements[in].First, "elif") {
+		return false
+	}
+	for i := x.Statements[statement].First; i < value.First; i++ {
+		if x.Tokens[i].Pair >= value.First { // a keyword of a call
+			return false
+		}
+	}
+	r := x.Statements[in].Range
+	if colon := x.Find(r, ":"); colon >= 0 {
+		r.End = colon
+	}
+	compares := false
+	for i := r.First + 1; i < r.End; i++ {
+		switch text := x.Token(i); {
+		case slices.Contains([]string{"<", ">", "<=", ">=", "=="}, text):
+			compares = true
+		case x.Tokens[i].Kind == python.Word && !slices.Contains(micro, text) && !x.Is(i+1, ".") || text == "*":
+			return false
+		}
+	}
+	return compares && s.pass(x, python.Range{First: r.First + 1, End: r.End}, micro)
+}
+
 // pass reports whether a range is computed of the samples of a pass without the accumulation. A number of passes, as
 // len(data) // batch_size is, is none.
 func (s *splitReader) pass(x *python.Syntax, r python.Range, micro []string) bool {
-	if !names(x, r, micro) || s.accumulated(x, r) {
+	if !sizes(x, r, micro) || s.accumulated(x, r) {
 		return false
 	}
 	for i := r.First; i < r.End; i++ {
@@ -336,6 +429,20 @@ func (s *splitReader) pass(x *python.Syntax, r python.Range, micro []string) boo
 		}
 	}
 	return true
+}
+
+// sizes reports whether a range has one of the names for its value: "batch_size is None" only asks whether it is set.
+func sizes(x *python.Syntax, r python.Range, of []string) bool {
+	for i := r.First; i < r.End; i++ {
+		end := i + 1
+		for end < r.End && (x.Is(end, "]") || x.Is(end, ")")) {
+			end++
+		}
+		if !x.Is(end, "is") && names(x, python.Range{First: i, End: i + 1}, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // arithmetic reports whether a range has no call but those that keep the meaning of a size.
@@ -353,49 +460,30 @@ func (s *splitReader) arithmetic(x *python.Syntax, r python.Range) bool {
 	})
 }
 
-// several are the targets and values of an assignment of several: a, b = 1, 2. They are nil of any other statement, and
-// an assignment whose values cannot be told apart has empty ones.
-func several(x *python.Syntax, st python.Statement) (targets, values []python.Range) {
-	eq := x.Find(st.Range, "=")
-	if eq < 0 {
-		return nil, nil
-	}
-	targets = x.Split(python.Range{First: st.First, End: eq}, ",")
-	if len(targets) < 2 {
-		return nil, nil
-	}
-	values = x.Split(python.Range{First: eq + 1, End: st.End}, ",")
-	if len(values) != len(targets) {
-		values = make([]python.Range, len(targets))
-	}
-	return targets, values
-}
-
 // rateValues are what a statement gives a learning rate: by =, *= or /=, by a keyword, or as a key of a dictionary.
 func rateValues(x *python.Syntax, st python.Statement) (out []python.Range) {
 	if _, ok := x.Definition(st); ok {
 		return nil
 	}
-	if targets, values := several(x, st); targets != nil {
-		for k, t := range targets {
-			if name, ok := x.Dotted(t); ok && rate.MatchString(name[strings.LastIndexByte(name, '.')+1:]) {
-				out = append(out, values[k])
+	several := x.Find(st.Range, "=")
+	if several >= 0 && x.Find(python.Range{First: st.First, End: several}, ",") < 0 {
+		several = -1
+	}
+	if several >= 0 {
+		for _, g := range givenBy(x, st) {
+			if isRate(x, g.at) {
+				out = append(out, g.value)
 			}
 		}
-		return out
 	}
-	for i := st.First; i+1 < st.End; i++ {
-		text := x.Token(i)
-		if x.Tokens[i].Kind == python.String {
-			text, _ = python.Literal(text)
-		}
+	for i := max(st.First, several+1); i+1 < st.End; i++ {
 		next := i + 1
 		if x.Is(next, "]") { // group["lr"] = …
 			next++
 		}
 		op := x.Token(next)
-		if !mayRate(text) || !rate.MatchString(text) || !slices.Contains([]string{"=", "*=", "/=", ":"}, op) ||
-			op == ":" && x.Tokens[i].Kind != python.String {
+		if !isRate(x, python.Range{First: i, End: next}) || !slices.Contains([]string{"=", "*=", "/=", ":"}, op) ||
+			op == ":" && x.Tokens[i].Kind != python.String || x.Tokens[min(next+1, st.End-1)].Kind == python.String {
 			continue
 		}
 		v := python.Range{First: next + 1, End: st.End}
@@ -409,6 +497,22 @@ func rateValues(x *python.Syntax, st python.Statement) (out []python.Range) {
 		out = append(out, v)
 	}
 	return out
+}
+
+// isRate reports whether a target is a learning rate: lr, args.lr, group["lr"].
+func isRate(x *python.Syntax, target python.Range) bool {
+	last := target.End - 1
+	if x.Is(last, "]") {
+		last--
+	}
+	if last < target.First {
+		return false
+	}
+	text := x.Token(last)
+	if x.Tokens[last].Kind == python.String {
+		text, _ = python.Literal(text)
+	}
+	return mayRate(text) && rate.MatchString(text)
 }
 
 // loop is the innermost loop around a statement, within its function; -1 where there is none.
@@ -447,34 +551,193 @@ func (s *splitReader) schedules(x *python.Syntax) {
 		return
 	}
 	stepping := map[int]bool{} // loops in which the optimizer waits for the accumulation
-	steps := func(name string, st python.Statement) (at int, ok bool) {
-		for _, c := range x.Calls(st.Range) {
-			i := strings.LastIndexByte(c.Name, '.')
-			whose := scheduler
-			if name == "optimizer" {
-				whose = optimizer
-			}
-			if i > 0 && (c.Name[i:] == ".step" || c.Name[i:] == ".step_update") && whose.MatchString(c.Name[:i]) ||
-				name == "optimizer" && i > 0 && c.Name[i:] == ".step" && whose.MatchString(x.Of(x.Inside(c.Open))) {
-				return c.First, true
-			}
-		}
-		return 0, false
-	}
 	for i, st := range x.Statements {
-		if _, ok := steps("optimizer", st); ok {
+		if _, ok := stepsOf(x, optimizer, st); ok {
 			if l := loop(x, i); l >= 0 && s.guarded(x, i, l) {
 				stepping[l] = true
 			}
 		}
 	}
 	for i, st := range x.Statements {
-		at, ok := steps("scheduler", st)
+		c, ok := stepsOf(x, scheduler, st)
 		if l := loop(x, i); ok && l >= 0 && stepping[l] && !s.guarded(x, i, l) {
-			s.add(x, i, at, ladder.Recipe,
+			s.add(x, i, c.First, ladder.Recipe,
 				"the learning rate's schedule advances with every forward pass, not with every optimizer step")
 		}
 	}
+}
+
+var (
+	engines = lazy.MustCompile(`(?i)accelerat|deepspeed|fabric|engine|(^|\.)manual_backward$`)
+	summed  = lazy.MustCompile(`(?i)loss\w*\s*\+?=.*\.sum\(|\.sum\(\)\.backward|reduction\s*=\s*["']sum`)
+	// scaleFree are optimizers whose steps are the same whatever the scale of the gradients is.
+	scaleFree = lazy.MustCompile(`(?i)^\w*(adam|lion|lamb|adafactor|rmsprop|adagrad)\w*$`)
+	// plain are calls that divide nothing by what they are given.
+	plain = lazy.MustCompile(`^(range|print|int|len|max|min|tqdm|trange|enumerate|islice|format|log|info|debug|write|` +
+		`set_postfix\w*|set_description\w*)$`)
+	anyScale = lazy.MustCompile(`(?i)^(\w*sgd\w*|lars|muon|clip_grad\w*)$`)
+)
+
+// undivided finds gradients that are added up over the passes of a step, where no loss is divided by their number: with
+// more passes they are larger.
+func (s *splitReader) undivided(x *python.Syntax) {
+	if !x.Names("backward") || slices.ContainsFunc(s.sources, func(f python.Source) bool {
+		return engines.MatchString(f.Code) || summed.MatchString(f.Code) || s.divided(f)
+	}) {
+		return
+	}
+	free, bound := false, false
+	for _, st := range x.Statements {
+		for _, c := range x.Calls(st.Range) {
+			name := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
+			free, bound = free || scaleFree.MatchString(name), bound || anyScale.MatchString(name)
+		}
+	}
+	cost := ladder.Recipe
+	if free && !bound {
+		cost = ladder.Numerics
+	}
+	for i, st := range x.Statements {
+		l := loop(x, i)
+		if x.Is(st.First, "for") { // with its body on the line
+			l = i
+		}
+		for _, c := range x.Calls(st.Range) {
+			if strings.HasSuffix(c.Name, ".backward") && l >= 0 && s.grouping(x, l) && !s.guarded(x, i, l) {
+				s.add(x, i, c.First, cost,
+					"its loss is not divided by the number of passes of a step, so that the gradients grow with it")
+			}
+		}
+	}
+}
+
+// grouping reports whether the passes of a loop are those of a step, or are grouped into steps.
+func (s *splitReader) grouping(x *python.Syntax, l int) bool {
+	if s.accumulated(x, x.Statements[l].Range) {
+		return true
+	}
+	from, to := x.Block(l)
+	for i := from; i < to; i++ {
+		if _, ok := stepsOf(x, optimizer, x.Statements[i]); ok && s.guarded(x, i, l) {
+			return true
+		}
+	}
+	return false
+}
+
+// divided reports whether a file divides anything by the accumulation, or may: where a call in a loop gets it.
+func (s *splitReader) divided(f python.Source) bool {
+	if !accumulates.MatchString(f.Code) && !slices.ContainsFunc(s.accumulation, f.Names) {
+		return false
+	}
+	x := f.Syntax()
+	for at, st := range x.Statements {
+		for i := st.First; i < st.End; i++ {
+			if (x.Is(i, "/") || x.Is(i, "/=")) && s.accumulated(x, python.Range{First: i + 1, End: st.End}) {
+				return true
+			}
+		}
+		for _, c := range x.Calls(st.Range) {
+			name := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
+			if loop(x, at) >= 0 && !plain.MatchString(name) && s.accumulated(x, x.Inside(c.Open)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// stepsOf is the call in a statement by which an optimizer or a scheduler advances.
+func stepsOf(x *python.Syntax, whose *lazy.Regexp, st python.Statement) (python.Call, bool) {
+	for _, c := range x.Calls(st.Range) {
+		i := strings.LastIndexByte(c.Name, '.')
+		if i > 0 && (c.Name[i:] == ".step" || c.Name[i:] == ".step_update") && whose.MatchString(c.Name[:i]) ||
+			whose == optimizer && i > 0 && c.Name[i:] == ".step" && whose.MatchString(x.Of(x.Inside(c.Open))) {
+			return c, true
+		}
+	}
+	return python.Call{}, false
+}
+
+var (
+	loaders = lazy.MustCompile(`(?i)load|(^|_)dl$|iter`)
+	lasting = lazy.MustCompile(`LR$|(?i)schedule|annealing|restarts|onecycle|one_cycle`)
+)
+
+// lengths finds a schedule that is as long as the passes, and advances with the optimizer's steps: with more passes for
+// each of them it ends later, or never.
+func (s *splitReader) lengths(x *python.Syntax, micro []string) {
+	waits := false
+	for i, st := range x.Statements {
+		c, ok := stepsOf(x, scheduler, st)
+		l := loop(x, i)
+		waits = waits || ok && l >= 0 && x.Inside(c.Open).Empty() && s.guarded(x, i, l)
+	}
+	if !waits {
+		return
+	}
+	var passes []string
+	for grown := true; grown; {
+		grown = false
+		for _, st := range x.Statements {
+			for _, b := range givenBy(x, st) {
+				last := b.name[strings.LastIndexByte(b.name, '.')+1:]
+				if b.name != "" && !slices.Contains(passes, b.name) && s.counting(x, b.value, passes, micro) &&
+					!s.accumulatedLater(x, last) {
+					passes, grown = append(passes, b.name), true
+				}
+			}
+		}
+	}
+	for i, st := range x.Statements {
+		for _, c := range x.Calls(st.Range) {
+			if !lasting.MatchString(c.Name[strings.LastIndexByte(c.Name, '.')+1:]) {
+				continue
+			}
+			for _, a := range x.Args(c.Open) {
+				if s.counting(x, a.Range, passes, micro) {
+					s.add(x, i, c.First, ladder.Recipe,
+						"the learning rate's schedule is as long as the forward passes, and advances with the optimizer steps")
+				}
+			}
+		}
+	}
+}
+
+// counting reports whether a range is a number of passes: len(loader), samples // batch_size, or a name of such.
+func (s *splitReader) counting(x *python.Syntax, r python.Range, passes, micro []string) bool {
+	if s.accumulated(x, r) {
+		return false
+	}
+	divides := x.Find(r, "//") >= 0 || x.Find(r, "/") >= 0
+	for _, c := range x.Calls(r) {
+		in := x.Inside(c.Open)
+		switch {
+		case c.Name == "len" && slices.ContainsFunc(words(x, in), loaders.MatchString):
+			return true
+		case c.Name != "len" && c.Name != "math.ceil" && !sized.MatchString(c.Name[strings.LastIndexByte(c.Name, '.')+1:]):
+			return false
+		}
+		divides = divides || x.Find(in, "//") >= 0 || x.Find(in, "/") >= 0
+	}
+	for i := r.First; i < r.End; i++ {
+		if name, ok := dottedAt(x, i, r.End); ok && slices.Contains(passes, name) {
+			return true
+		}
+	}
+	return divides && names(x, r, micro)
+}
+
+// dottedAt is the whole name that begins at a token.
+func dottedAt(x *python.Syntax, i, end int) (string, bool) {
+	if x.Tokens[i].Kind != python.Word || x.Is(i-1, ".") {
+		return "", false
+	}
+	to := i + 1
+	for to+1 < end && x.Is(to, ".") && x.Tokens[to+1].Kind == python.Word {
+		to += 2
+	}
+	return x.Of(python.Range{First: i, End: to}), true
 }
 
 // grouped are the tokens after which a range compares a counter with the accumulation: "% accum", "== accum".

@@ -16,6 +16,9 @@ func TestEffects(t *testing.T) {
 	const grouped = "numerics: the last micro-batches of an epoch may be a partial group, which weighs otherwise or " +
 		"is dropped"
 	const steps = "recipe: its number of steps counts forward passes, so it makes fewer optimizer updates"
+	const long = "recipe: the learning rate's schedule is as long as the forward passes, and advances with the " +
+		"optimizer steps"
+	const grows = "recipe: its loss is not divided by the number of passes of a step, so that the gradients grow with it"
 	for name, tt := range map[string]struct{ source, want string }{
 		// a learning rate of the micro-batch
 		"scaled": {"args.lr = args.blr * args.batch_size / 256\n",
@@ -31,7 +34,6 @@ func TestEffects(t *testing.T) {
 			"recipe: the learning rate follows the micro-batch (t.py:1)"},
 		"the first of several": {"lr, n = args.blr * args.batch_size, args.batch_size\n",
 			"recipe: the learning rate follows the micro-batch (t.py:1)"},
-		"of a call": {"n, lr = settings(args.batch_size)\n", ""},
 		"by a function": {"lr = linear(args.lr, cfg['batch_size'])\n",
 			"recipe: the learning rate follows the micro-batch (t.py:1)"},
 		"a root": {"lr = base * math.sqrt(args.batch_size / 32)\n",
@@ -48,12 +50,38 @@ func TestEffects(t *testing.T) {
 		"in a comment": {"# lr = args.blr * args.batch_size\n\"\"\"\nlr = args.batch_size\n\"\"\"\n", ""},
 		"in a text":    {"print('lr = batch_size * 2')\n", ""},
 
+		"beside it":              {"batch, lr = int(c['batch_size']), c['lr']\nopt = SGD(w, lr=lr)\n", ""},
+		"beside it, in brackets": {"batch, lr = (\n    int(args.batch_size),\n    float(args.lr),\n)\n", ""},
+		"before it": {"lr, n = args.batch_size / 1000, args.lr\n",
+			"recipe: the learning rate follows the micro-batch (t.py:1)"},
+		"of both": {"n, lr = args.batch_size, args.lr * args.batch_size\n",
+			"recipe: the learning rate follows the micro-batch (t.py:1)"},
+		"by one of both": {"scale, lr = args.batch_size / 256, args.lr\nopt = SGD(w, lr=lr * scale)\n",
+			"recipe: the learning rate follows the micro-batch (t.py:2)"},
+		"mapped":             {"n, lr = map(float, (args.batch_size, args.lr))\n", ""},
+		"grown to the batch": {"eff = args.batch_size\neff *= args.accum\nlr = args.lr * eff / 256\n", ""},
+		"whether it is set":  {"lr = args.lr if args.batch_size is not None else 0.1\n", ""},
+		"in a name":          {"lr_name = 'bs%d' % args.batch_size\n", ""},
+		"chosen by it": {"if args.batch_size < 16:\n    lr = 0.01\n",
+			"recipe: the learning rate follows the micro-batch (t.py:2)"},
+		"chosen by the batch":   {"if args.batch_size * args.accum < 16:\n    lr = 0.01\n", ""},
+		"an optimizer under it": {"if args.batch_size > 1:\n    opt = SGD(w, lr=args.lr)\n", ""},
+
 		// a schedule of passes
 		"a schedule of passes": {loop + "            optimizer.zero_grad()\n        scheduler.step()\n",
 			"recipe: the learning rate's schedule advances with every forward pass, not with every optimizer step (t.py:8)"},
 		"a schedule of steps":  {loop + "            lr_scheduler.step()\n", grouped + " (t.py:5)"},
 		"a schedule of epochs": {loop + "    scheduler.step()\n", grouped + " (t.py:5)"},
 		"without groups":       {"for x in loader:\n    optimizer.step()\n    scheduler.step()\n", ""},
+
+		"as long as the passes": {"total = len(loader) * epochs\nsched = CosineAnnealingLR(opt, total)\n" + loop +
+			"            sched.step()\n", long + " (t.py:2)"},
+		"as long as batches": {"sched = LinearLR(opt, 1, 0, math.ceil(n / args.batch_size) * epochs)\n" + loop +
+			"            sched.step()\n", long + " (t.py:1)"},
+		"as long as the steps": {"total = len(loader) * epochs\ntotal //= args.accum\nsched = LinearLR(opt, 1, 0, total)\n" +
+			loop + "            sched.step()\n", grouped + " (t.py:8)"},
+		"told where it is": {"n = len(loader)\nsched = CosineAnnealingWarmRestarts(opt, n)\n" + loop +
+			"            sched.step(epoch + i / n)\n", grouped + " (t.py:7)"},
 
 		// steps that are passes
 		"a range of passes": {"for step in range(args.steps):\n    f().backward()\n    if (step + 1) % args.accum == " +
@@ -67,7 +95,20 @@ func TestEffects(t *testing.T) {
 			"opt.step()\n        it += 1\n" +
 			"    if it >= args.max_steps:\n        break\n", grouped + " (t.py:4)"},
 		"passes in a step": {"for it in range(max_iters):\n    for micro in range(args.accum):\n        " +
-			"f().backward()\n    opt.step()\n", ""},
+			"(f() / args.accum).backward()\n    opt.step()\n", ""},
+
+		// gradients that grow with the passes
+		"not divided": {"for i, x in enumerate(loader):\n    f(x).backward()\n    if i % args.accum == 0:\n" +
+			"        opt.step()\n", grows + " (t.py:2)"},
+		"not divided, of a step": {"for k in range(args.accum):\n    f().backward()\n", grows + " (t.py:2)"},
+		"of any scale": {"opt = AdamW(p)\nfor k in range(args.accum): f().backward()\n", "numerics" +
+			grows[6:] + " (t.py:2)"},
+		"clipped": {"opt = AdamW(p)\nfor k in range(args.accum): f().backward()\nclip_grad_norm_(p, 1)\n",
+			grows + " (t.py:2)"},
+		"divided by a call":    {"for k in range(args.accum):\n    f().div(args.accum).backward()\n", ""},
+		"divided later":        {"for k in range(args.accum):\n    f().backward()\nfor p in w: p.grad /= args.accum\n", ""},
+		"a sum":                {"for k in range(args.accum):\n    loss = f().sum()\n    loss.backward()\n", ""},
+		"divided by an engine": {"for k in range(args.accum):\n    accelerator.backward(f())\n", ""},
 
 		// groups
 		"an epoch": {loop, grouped + " (t.py:5)"},
@@ -121,8 +162,11 @@ func TestLosses(t *testing.T) {
 		"only imported":         {"from losses import InfoNCE, NTXentLoss", false},
 		"only defined": {"class ClipLoss(nn.Module):\n    def forward(self, a, b):\n        return " +
 			"F.cross_entropy(a @ b.T, torch.arange(len(a)))", false},
-		"generations":  {"trainer = GRPOTrainer(model=m)", true},
-		"a classifier": {"loss = F.cross_entropy(model(x), y)", false},
+		"judged": {"@torch.no_grad()\ndef judge(q, d):\n    return F.cross_entropy(q @ d.T, torch.arange(len(q)))\n" +
+			"judge(q, d)", false},
+		"judged within": {"with torch.inference_mode():\n    loss = F.cross_entropy(q @ d.T, torch.arange(len(q)))", false},
+		"generations":   {"trainer = GRPOTrainer(model=m)", true},
+		"a classifier":  {"loss = F.cross_entropy(model(x), y)", false},
 	} {
 		got := effects([]python.Source{python.NewSource("t.py", tt.source+"\n")}, []string{"batch_size"}, []string{"accum"})
 		if across := len(got) > 0 && strings.Contains(got[0].why, "with each other"); across != tt.across {
