@@ -33,7 +33,7 @@ var built = []string{".so", ".cu", ".cuh", ".cpp", ".cc", ".c", ".h", ".hpp", ".
 func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment) (names []string) {
 	c := closure{tree: newTree(), cache: openCache(s.Cache, s.Command.Dir), seen: map[string]bool{}}
 	for _, t := range prog.Texts { // a shell script, as launch first read it
-		id.Code = append(id.Code, File{s.shown(s.absolute(t.Path)), digest([]byte(t.Text))})
+		id.Code = append(id.Code, File{Path: s.shown(s.absolute(t.Path)), Hash: digest([]byte(t.Text))})
 		names = named(names, t.Text, expanded)
 	}
 	for _, arg := range s.Command.Args {
@@ -59,7 +59,7 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 		id.Unknown = append(id.Unknown, "code")
 	}
 	for _, f := range c.found {
-		id.Code = append(id.Code, File{s.shown(f.path), f.facts.Hash})
+		id.Code = append(id.Code, File{Path: s.shown(f.path), Hash: f.facts.Hash, Sought: f.sought})
 		names = append(names, f.facts.Reads...)
 	}
 	slices.SortFunc(id.Code, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
@@ -84,7 +84,7 @@ func (id *Identity) readScripts(s Subject) {
 		if path == "" || err != nil || !slices.Contains(scripts, filepath.Ext(path)) && !bytes.HasPrefix(text, []byte("#!")) {
 			continue
 		}
-		if f := (File{s.shown(path), digest(text)}); !slices.Contains(id.Code, f) {
+		if f := (File{Path: s.shown(path), Hash: digest(text)}); !slices.Contains(id.Code, f) {
 			id.Code = append(id.Code, f)
 		}
 	}
@@ -111,13 +111,15 @@ type closure struct {
 	cache *cache
 	seen  map[string]bool
 	found []part
+	seeks bool // what is added now was sought below a folder
 	cut   bool // there were more than mostFiles
 }
 
 // A part is a file of the project, and what was read of it.
 type part struct {
-	path  string
-	facts facts
+	path   string
+	facts  facts
+	sought bool
 }
 
 // add adds a file once.
@@ -130,14 +132,25 @@ func (c *closure) add(path string) {
 		return
 	}
 	c.seen[path] = true
-	c.found = append(c.found, part{path, c.cache.read(path)})
+	c.found = append(c.found, part{path, c.cache.read(path), c.seeks})
 }
 
-// follow adds what the files lead to, until nothing new is found. texts may name modules for those that import by name.
+// follow adds what the files lead to, until nothing new is found: first what they import, then what those that import by
+// a computed name may find. texts may name modules for these.
 func (c *closure) follow(texts []string) {
 	named := false
 	folders := map[string]bool{}
-	for i := 0; i < len(c.found); i++ {
+	var below []string
+	for i := 0; i < len(c.found) || len(below) > 0; i++ {
+		if i == len(c.found) {
+			c.seeks = true
+			for _, dir := range below {
+				c.below(dir)
+			}
+			if below = nil; i == len(c.found) {
+				return
+			}
+		}
 		f := c.found[i]
 		dir := filepath.Dir(f.path)
 		if !folders[dir] {
@@ -154,7 +167,7 @@ func (c *closure) follow(texts []string) {
 		if !f.facts.Dynamic {
 			continue
 		}
-		c.below(dir)
+		below = append(below, dir)
 		if !named {
 			named = true
 			c.mentioned(texts)

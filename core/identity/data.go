@@ -49,6 +49,10 @@ var output = lazy.MustCompile(`(?i)(^|[-_.])(out|output|outputs|log|logs|logging
 	`cache|tmp|temp|work|runs?|exps?|experiments?|results?|wandb|tensorboard|tb)([-_.]|$)|` +
 	`(^|[-_.])(out|log|save|exp|work|run|result|cache)s?(dir|path|folder|root)$`)
 
+// written matches names of settings whose files a program writes. A checkpoint may be one that it starts from.
+var written = lazy.MustCompile(`(?i)(^|[-_.])(out|output|outputs|log|logs|logging|save|saves|dump|metrics|history|reports?|` +
+	`predictions)([-_.]|$)|(^|[-_.])(out|log|save|metrics|history|report|dump)(file|path|json)$`)
+
 // readData takes the listings of the files and folders that the command, its recipes and its variables name.
 func (id *Identity) readData(s Subject) {
 	seen := map[string]bool{}
@@ -111,8 +115,11 @@ func (s Subject) isData(path, name string, declared bool) bool {
 			return false
 		}
 	}
-	if declared || !info.IsDir() {
+	if declared {
 		return true
+	}
+	if !info.IsDir() {
+		return !written.MatchString(name) && filepath.Ext(path) != ".log"
 	}
 	if _, err := os.Stat(filepath.Join(path, ".git")); err == nil { // a project
 		return false
@@ -261,8 +268,9 @@ func joined(parts []Entry, depth int) (out []Entry) {
 	return out
 }
 
-// Again lists the same data once more: what the run has written by now is then known.
+// Again lists the same data once more, and recipes that are new: what the run has written by now is then known.
 func (id *Identity) Again(s Subject) (trees []Tree) {
+	trees = id.newRecipes(s)
 	for _, was := range id.Data {
 		t, ok := s.listed(s.absolute(was.Path))
 		if ok {

@@ -50,6 +50,10 @@ type Identity struct {
 type File struct {
 	Path string `json:"path"` // relative to the command's folder where it lies below that, else absolute
 	Hash string `json:"hash"`
+	// Sought says that no import names the file: it lies below a file that imports by a computed name.
+	Sought bool `json:"sought,omitempty"`
+
+	written int64 // its time, in Unix nanoseconds; 0: unknown
 }
 
 // A Subject is what an identity is taken of.
