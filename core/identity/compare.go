@@ -71,7 +71,12 @@ func Compare(was, now *Identity, past Past) (out []Difference) {
 		return d.Was == nil && past.made(now, d.Name)
 	})...)
 	out = append(out, arguments(was.Args, now.Args)...)
-	out = append(out, differ(Environment, variables(was, now), variables(now, was))...)
+	moved := elsewhere(was, now)
+	for _, d := range differ(Environment, variables(was, now), variables(now, was)) {
+		if d.Was == nil || d.Now == nil || moved[*d.Was] == "" || moved[*d.Was] != *d.Now {
+			out = append(out, d)
+		}
+	}
 	if !unknown("python") {
 		out = append(out, differ(Python, single("interpreter", was.Python), single("interpreter", now.Python))...)
 		out = append(out, differ(Python, single("version", was.Release), single("version", now.Release))...)
@@ -80,7 +85,9 @@ func Compare(was, now *Identity, past Past) (out []Difference) {
 		out = append(out, differ(Packages, packages(was.Packages), packages(now.Packages))...)
 	}
 	for _, t := range was.Data {
-		out = append(out, t.differ(past, now)...)
+		if moved[t.Path] == "" {
+			out = append(out, t.differ(past, now)...)
+		}
 	}
 	if was.Ranks > 0 && now.Ranks > 0 {
 		out = append(out, differ(Ranks, single("ranks", fmt.Sprint(was.Ranks)), single("ranks", fmt.Sprint(now.Ranks)))...)
@@ -218,6 +225,9 @@ func (t Tree) differ(past Past, now *Identity) []Difference {
 		}
 		one := fmt.Sprintf("%d files", t.Files)
 		return []Difference{{Kind: Data, Name: t.Path, Was: &one}}
+	}
+	if t.again(now.Data[at]) {
+		return nil
 	}
 	start, end := marks(t.Parts), marks(now.Data[at].Parts)
 	expected, own := start, map[string]bool{}

@@ -1,0 +1,107 @@
+package identity
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
+)
+
+// What a run makes beside its code is no change of it; what its user writes there is one.
+func TestMadeByTheRun(t *testing.T) {
+	p := newProject(t, map[string]string{"train.py": "import importlib, ops\nimportlib.import_module(x)\n", "ops/__init__.py": "",
+		"ops/helpers.cpp": "", "nets/a.py": "", "scores.json": "{}"}, "python3", "train.py", "--config", "made.json",
+		"--metrics", "scores.json")
+	was := p.take()
+	p.write("runs/a/code/train.py", "import importlib\n")
+	p.write("runs/a/code/nets/a.py", "")
+	p.write("ops/helpers.so", "x")
+	p.write("made.json", "{}")
+	p.write("scores.json", "{1}")
+	past := Past{Left: was.Again(p.s)}
+	wants(t, "made by the run", said(Compare(was, p.take(), past)))
+	wants(t, "launch was killed", said(Compare(was, p.take(), Past{Until: time.Now().Add(time.Second)})))
+	p.write("nets/b.py", "")
+	p.write("ops/helpers.cpp", "int x;")
+	wants(t, "code", said(Compare(was, p.take(), past)), "nets/b.py is new", "ops/helpers.cpp has changed")
+	p = newProject(t, map[string]string{"train.py": "try: import fast\nexcept ImportError: pass\nimport importlib\nimportlib.import_module(x)\n"},
+		"python3", "train.py", "--config", "c.json")
+	was = p.take()
+	p.write("fast/__init__.py", "")
+	p.write("c.json", "")
+	wants(t, "what an import names", said(Compare(was, p.take(), Past{Left: []Tree{}})), "fast/__init__.py is new", "c.json is new")
+}
+
+// Data that are laid there again are the same data: every file is another one, with the same content.
+func TestStagedAgain(t *testing.T) {
+	big := func(c string) string { return strings.Repeat(c, 3<<20) }
+	p := newProject(t, map[string]string{"train.py": "", "set/a": big("a"), "set/b": big("b"), "one": big("c")}, "python3", "train.py",
+		"--data", "set", "--more", "one")
+	was := p.take()
+	at := time.Now()
+	lay := func(name, text string) {
+		t.Helper()
+		at = at.Add(time.Minute)
+		path := filepath.Join(p.s.Command.Dir, name)
+		p.write(name+".part", text)
+		if err := os.Rename(path+".part", path); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lay("set/a", big("a"))
+	wants(t, "one of two", said(Compare(was, p.take(), Past{})), "set/a has changed")
+	lay("set/b", big("b"))
+	lay("one", big("c"))
+	wants(t, "all of them", said(Compare(was, p.take(), Past{})))
+	lay("set/b", big("d"))
+	lay("set/a", big("a"))
+	wants(t, "other content", said(Compare(was, p.take(), Past{})), "set/a has changed", "set/b has changed")
+	p.write("one", big("e"))
+	lay("set/b", big("b"))
+	wants(t, "written in place", said(Compare(was, p.take(), Past{})), "one has changed")
+}
+
+// Data in a folder of the job's own lie elsewhere in the next job.
+func TestStagedElsewhere(t *testing.T) {
+	p := newProject(t, map[string]string{"train.py": "import os\nos.environ['SET']\n"}, "python3", "train.py")
+	one, two := t.TempDir(), t.TempDir()
+	lay := func(dir, text string) {
+		if err := os.WriteFile(filepath.Join(dir, "a"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		p.s.Command.Env = []string{"PATH=/usr/bin:/bin", "SET=" + dir}
+	}
+	lay(one, "x")
+	was := p.take()
+	lay(two, "x")
+	wants(t, "both are there", said(Compare(was, p.take(), Past{})), "SET was "+one+" and is now "+two, one+" is no longer there")
+	if err := os.RemoveAll(one); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "the same elsewhere", said(Compare(was, p.take(), Past{})))
+	lay(two, "y")
+	wants(t, "others elsewhere", said(Compare(was, p.take(), Past{})), "SET was "+one+" and is now "+two, one+" is no longer there")
+}
+
+// What browsers, editors, loaders and other runs leave is no data.
+func TestLeftBeside(t *testing.T) {
+	p := newProject(t, map[string]string{"train.py": "", "set/a": "1", "tb/old": "", "wandb/old": "", "baseline/old": "", "train.log": ""},
+		"python3", "train.py", "--data", "set", "--summary_dir", "tb", "--where", "wandb", "--name", "baseline", "--log-file", "train.log")
+	p.s.Job = &job.Job{Command: p.s.Command, Data: []job.Data{{At: config.Address{Path: "--data"}, Path: "set"}}}
+	was := p.take()
+	for _, name := range []string{"set/.DS_Store", "set/.ipynb_checkpoints/a", "set/labels.cache", "set/.cache/x", "set/cache-1.arrow", "set/a~",
+		"tb/new", "wandb/new", "baseline/new"} {
+		p.write(name, "x")
+	}
+	p.write("train.log", "more")
+	wants(t, "left beside", said(Compare(was, p.take(), Past{})))
+	p.write("set/b", "")
+	wants(t, "data", said(Compare(was, p.take(), Past{})), "set/b is new")
+}
