@@ -37,7 +37,7 @@ func factsOf(path string, text []byte) facts {
 	f.Dynamic = mentions(s.Code, "import_module", "__import__", "runpy", "pkgutil", "walk_packages", "exec(", "execfile(", "Loader", "spec_from",
 		"cpp_extension", "load_inline") && s.Has(dynamic)
 	if mentions(s.Code, "environ", "getenv") {
-		f.Reads = named(named(nil, s.Code, reads), s.Code, within)
+		f.Reads = variablesIn(s.Code)
 	}
 	return f
 }
@@ -80,7 +80,7 @@ type entry struct {
 }
 
 // The name of a cache's file has the version of what it holds: another one is not read.
-const cacheVersion = "1"
+const cacheVersion = "2"
 
 // fresh is how young a file may be that the cache does not keep: it may be written once more with the same stamp.
 const fresh = 2 * time.Second

@@ -38,7 +38,7 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 	}
 	for _, arg := range s.Command.Args {
 		if strings.ContainsAny(arg, " \n") { // a shell's script, or code
-			names = named(named(names, arg, expanded), arg, reads)
+			names = append(named(names, arg, expanded), variablesIn(arg)...)
 		}
 	}
 	files := python.Files(prog, s.Command.Env)
@@ -61,6 +61,10 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 	for _, f := range c.found {
 		id.Code = append(id.Code, File{Path: s.shown(f.path), Hash: f.facts.Hash, Sought: f.sought})
 		names = append(names, f.facts.Reads...)
+		for _, im := range f.facts.Imports {
+			module, _, _ := strings.Cut(im.Module, ".")
+			id.imports[module] = true
+		}
 	}
 	slices.SortFunc(id.Code, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	id.Commit = commit(first)

@@ -82,7 +82,7 @@ func Compare(was, now *Identity, past Past) (out []Difference) {
 		out = append(out, differ(Python, single("version", was.Release), single("version", now.Release))...)
 	}
 	if !unknown("packages") {
-		out = append(out, differ(Packages, packages(was.Packages), packages(now.Packages))...)
+		out = append(out, slices.DeleteFunc(differ(Packages, packages(was.Packages), packages(now.Packages)), now.apart)...)
 	}
 	for _, t := range was.Data {
 		if moved[t.Path] == "" {

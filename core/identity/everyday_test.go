@@ -3,6 +3,7 @@ package identity
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,4 +105,52 @@ func TestLeftBeside(t *testing.T) {
 	wants(t, "left beside", said(Compare(was, p.take(), Past{})))
 	p.write("set/b", "")
 	wants(t, "data", said(Compare(was, p.take(), Past{})), "set/b is new")
+}
+
+// A tool that was installed beside the project's packages decides no number; one that the project can use may.
+func TestInstalledBeside(t *testing.T) {
+	p := newProject(t, map[string]string{"train.py": "try: import fastops\nexcept ImportError: pass\n"}, "env/bin/python", "train.py")
+	site := "env/lib/python3.11/site-packages/"
+	p.write("env/bin/python", "")
+	p.write("env/pyvenv.cfg", "")
+	install := func(name, metadata string) { p.write(site+name+".dist-info/METADATA", "Name: x\n"+metadata) }
+	install("torch-2.1", "")
+	install("ruff-1.0", "")
+	was := p.take()
+	for _, name := range []string{"black-1.0", "cowsay-2.0", "pytest_cov-1.0"} {
+		install(name, "Requires-Dist: click>=8\nRequires-Dist: numpy; extra == 'all'\n")
+	}
+	if err := os.Rename(filepath.Join(p.s.Command.Dir, site+"ruff-1.0.dist-info"),
+		filepath.Join(p.s.Command.Dir, site+"ruff-2.0.dist-info")); err != nil {
+		t.Fatal(err)
+	}
+	wants(t, "tools", said(Compare(was, p.take(), Past{})))
+	install("fastops-1.0", "")
+	install("flash_attn-2.5", "")
+	install("speedy-1.0", "Requires-Dist: torch (>=2)\n")
+	install("cowsay-3.0", "")
+	wants(t, "what may be used", said(Compare(was, p.take(), Past{})), "fastops is now 1.0 and was not set",
+		"flash_attn is now 2.5 and was not set", "speedy is now 1.0 and was not set")
+}
+
+// Variables are read by other names of the environment, too; one that is set is not read.
+func TestVariablesIn(t *testing.T) {
+	for code, want := range map[string]string{
+		"from os import environ as E, getenv as g\nE.get('A'), g('B')":     "A B",
+		"env = os.environ\nx = env['A']\nenv.get(\n  'B')":                 "A B",
+		"env = os.environ.copy()\nenv['A'] = '1'\nenv['B'] == '1'":         "B",
+		"read = os.environ.get\nread('A')":                                 "A",
+		"NAME = 'A'\nos.environ.get(NAME, '1')":                            "A",
+		"os.environ['A'] = '1'\nos.environ['B'] == '1'\nos.getenv('C')":    "B C",
+		"config = load(os.environ)\nconfig['A']":                           "",
+		"if 'A' in os.environ: pass":                                       "A",
+		"OTHER = 'A'\nos.environ.get(key)":                                 "",
+		"os.environ.setdefault('A', '1')\nfor k in os.environ: k.get('B')": "A",
+	} {
+		got := variablesIn(code)
+		slices.Sort(got)
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: %q, want %q", code, got, want)
+		}
+	}
 }

@@ -44,6 +44,9 @@ type Identity struct {
 	Ranks    int64    `json:"ranks,omitempty"` // 0: unknown
 	// Unknown lists what could not be read, and is not compared.
 	Unknown []string `json:"unknown,omitempty"`
+
+	py      python.Environment
+	imports map[string]bool // the first parts of the names that the code imports
 }
 
 // A File is a file and a hash of its content; the hash is "" if the file is not there.
@@ -93,6 +96,7 @@ func Take(s Subject, salt string) *Identity {
 	}
 	env := prog.Environ(s.Command.Env)
 	py := python.Of(prog, s.Command.Env)
+	id.py, id.imports = py, map[string]bool{}
 	id.Python, id.Release, id.Packages = py.Interpreter, py.Release(), py.Packages()
 	if !py.Known() {
 		id.Unknown = append(id.Unknown, "packages")

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/file"
 )
 
 // Roots are the folders outside the installed packages in which the environment looks for modules, in Python's order:
@@ -38,6 +40,36 @@ func (e Environment) Packages() (out []string) {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// Needs lists what a distribution requires without extras, by normal names, and the modules that it brings as far as it
+// tells. known is false where its metadata are not there. Source: the core metadata specification.
+func (e Environment) Needs(distribution string) (requires, modules []string, known bool) {
+	name := strings.ReplaceAll(distribution, "-", "_")
+	modules = []string{name, strings.ToLower(name)}
+	for _, hit := range e.found(name + "-*.dist-info") {
+		text, err := file.Read(filepath.Join(hit, "METADATA"), 1<<20)
+		if err != nil {
+			continue
+		}
+		known = true
+		for line := range strings.Lines(string(text)) {
+			rest, ok := strings.CutPrefix(line, "Requires-Dist: ")
+			if ok && !strings.Contains(rest, "extra ==") {
+				end := strings.IndexAny(rest, " (=<>!~;[\r\n")
+				requires = append(requires, Normal(rest[:max(0, end)]))
+			}
+		}
+		if text, err := file.Read(filepath.Join(hit, "top_level.txt"), 1<<16); err == nil {
+			modules = append(modules, strings.Fields(string(text))...)
+		}
+	}
+	return requires, modules, known
+}
+
+// Normal is the name of a distribution as all its spellings share it.
+func Normal(name string) string {
+	return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
 }
 
 // cutSuffixes cuts the first of the suffixes that the text has.
