@@ -23,6 +23,7 @@ type facts struct {
 	Imports []python.Import
 	Reads   []string // names of variables
 	Dynamic bool
+	Opens   opens
 }
 
 // factsOf reads the facts from a file's text.
@@ -39,6 +40,7 @@ func factsOf(path string, text []byte) facts {
 	if mentions(s.Code, "environ", "getenv") {
 		f.Reads = variablesIn(s.Code)
 	}
+	f.Opens = opensOf(s)
 	return f
 }
 

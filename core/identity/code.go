@@ -31,7 +31,7 @@ var built = []string{".so", ".cu", ".cuh", ".cpp", ".cc", ".c", ".h", ".hpp", ".
 // project's folders, and what lies beside a file that imports by a computed name. It returns the names of the
 // variables that they read.
 func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment) (names []string) {
-	c := closure{tree: newTree(), cache: openCache(s.Cache, s.Command.Dir), seen: map[string]bool{}}
+	c := closure{tree: newTree(), dir: s.Command.Dir, cache: openCache(s.Cache, s.Command.Dir), seen: map[string]bool{}}
 	for _, t := range prog.Texts { // a shell script, as launch first read it
 		id.Code = append(id.Code, File{Path: s.shown(s.absolute(t.Path)), Hash: digest([]byte(t.Text))})
 		names = named(names, t.Text, expanded)
@@ -67,6 +67,7 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 		}
 	}
 	slices.SortFunc(id.Code, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	id.readOpened(s, c.found)
 	id.Commit = commit(first)
 	for _, r := range id.Recipes {
 		if text, err := file.Read(s.absolute(r.Path), mostFile); err == nil {
@@ -112,6 +113,7 @@ func (id *Identity) texts(s Subject) (texts []string) {
 type closure struct {
 	roots []string
 	tree  *tree
+	dir   string // in which the command runs
 	cache *cache
 	seen  map[string]bool
 	found []part
@@ -167,6 +169,9 @@ func (c *closure) follow(texts []string) {
 		}
 		for _, im := range f.facts.Imports {
 			c.imported(f.path, im)
+		}
+		for _, name := range f.facts.Opens.Scripts {
+			c.add(found(name, c.dir, dir))
 		}
 		if !f.facts.Dynamic {
 			continue
