@@ -74,8 +74,10 @@ func TestStagedElsewhere(t *testing.T) {
 	p := newProject(t, map[string]string{"train.py": "import os\nos.environ['SET']\n"}, "python3", "train.py")
 	one, two := t.TempDir(), t.TempDir()
 	lay := func(dir, text string) {
-		if err := os.WriteFile(filepath.Join(dir, "a"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
+		for name, n := range map[string]int{"a": 1, "large": 2 << 20} {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.Repeat(text, n)), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
 		p.s.Command.Env = []string{"PATH=/usr/bin:/bin", "SET=" + dir}
 	}

@@ -28,7 +28,8 @@ func (s Subject) sample(t *Tree, path string, files []listedFile) {
 		t.Oldest = min(t.Oldest, f.modified)
 	}
 	t.Shape = hex.EncodeToString(shape.Sum(nil)[:16])
-	if len(files) == 0 || t.Bytes <= smallTree && (len(files) > 1 || t.Bytes <= smallFile) {
+	large := t.Bytes > smallTree || slices.ContainsFunc(files, func(f listedFile) bool { return f.size > smallFile })
+	if len(files) == 0 || !large {
 		return
 	}
 	t.First = inodeOf(filepath.Join(path, files[0].path))
