@@ -88,6 +88,9 @@ func variablesIn(code string) (names []string) {
 		take(code, regexp.MustCompile(`\b`+m[1]+m[2]+`(?:\.get\(|\.setdefault\(|\.pop\(|\[|\()\s*b?["'](\w+)["']`))
 	}
 	by := named(nil, code, readsBy)
+	if len(by) == 0 {
+		return names
+	}
 	for _, m := range constant.FindAllStringSubmatch(code, -1) {
 		if slices.Contains(by, m[1]) {
 			names = append(names, m[2])

@@ -161,8 +161,9 @@ func TestVariablesIn(t *testing.T) {
 func TestOpened(t *testing.T) {
 	p := newProject(t, map[string]string{"train.py": "import subprocess, hydra, argparse\np.add_argument('--config', default='d.yaml')\n" +
 		"open('a.yaml')\nyaml.safe_load(open(\"b.yaml\"))\njson.load(open('state.json'))\nopen('state.json', 'w')\nPath('c.json').write_text(x)\n" +
+		"KEPT = 'kept.json'\njson.load(open('kept.json'))\njson.load(open('all.json'))\n" +
 		"load_dotenv()\nsubprocess.run(['python', 'inner.py'])\n@hydra.main(version_base=None, config_path='conf', config_name='main')\n",
-		"a.yaml": "", "b.yaml": "", "c.json": "", "d.yaml": "", "state.json": "", ".env": "", "inner.py": "import deep\n", "deep.py": "",
+		"a.yaml": "", "b.yaml": "", "c.json": "", "d.yaml": "", "state.json": "", "kept.json": "", "all.json": "", ".env": "", "inner.py": "import deep\n", "deep.py": "",
 		"conf/main.yaml": "defaults:\n  - _self_\n  - net: small  # which\n  - override data: one\nlr: 1\n- x: y\n", "conf/net/small.yaml": "defaults:\n- base\n",
 		"conf/net/base.yaml": "", "conf/net/large.yaml": "", "conf/data/one.yaml": "", "conf/data/two.yaml": ""},
 		"python3", "train.py", "data=two", "lr=2")
@@ -170,7 +171,7 @@ func TestOpened(t *testing.T) {
 	for _, f := range p.take().Recipes {
 		paths = append(paths, f.Path)
 	}
-	wants(t, "recipes", paths, ".env", "a.yaml", "b.yaml", "conf/data/two.yaml", "conf/main.yaml", "conf/net/base.yaml", "conf/net/small.yaml", "d.yaml")
+	wants(t, "recipes", paths, ".env", "a.yaml", "all.json", "b.yaml", "conf/data/two.yaml", "conf/main.yaml", "conf/net/base.yaml", "conf/net/small.yaml", "d.yaml")
 	wants(t, "code", p.code(), "deep.py", "inner.py", "train.py")
 	p.s.Command.Args = append(p.s.Command.Args, "--config=a.yaml")
 	for _, f := range p.take().Recipes {

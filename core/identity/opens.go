@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +25,10 @@ var (
 		`(?:,\s*(?:mode\s*=\s*)?["']([rwxabt+]{1,3})["'])?[^)\n]*\)?(\.write_)?`)
 	// reading matches names of functions that read a file.
 	reading = lazy.MustCompile(`^(open|Path|load\w*|safe_load|read\w*|from_(file|yaml|json|toml)|fromfile|parse_file|merge_from_file|dotenv_values)$`)
+	// writing matches source that writes a file of text.
+	writing = lazy.MustCompile(`\bdump\(|\.write_text\(|\bopen\([^)\n]*["'][wxa]|\bmode\s*=\s*["'][wxa]`)
+	// left matches names of files that programs leave for themselves.
+	left = lazy.MustCompile(`(?i)state|status|progress|best|results?|metrics|history|cache|summary|\blogs?\b|output`)
 	// recipes matches options whose default is a recipe.
 	recipes = lazy.MustCompile(`(?i)^--?(c|cfg|conf|config|opt|opts|params|hparams|recipe|yaml|settings)([-_]?(file|path|yaml|json))?$`)
 	hydra   = lazy.MustCompile(`\bhydra\.main\(([^)]*)\)`)
@@ -34,16 +39,19 @@ var (
 // opensOf finds the files that source names. One that it also writes is no settings file.
 func opensOf(s python.Source) (out opens) {
 	if mentions(s.Code, ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini", ".conf", ".gin", ".env") {
-		var writes []string
+		reads := map[string]int{}
 		for _, m := range opened.FindAllStringSubmatch(s.Code, -1) {
-			switch {
-			case m[4] != "" || strings.ContainsAny(m[3], "wxa+"):
-				writes = append(writes, m[2])
-			case reading.MatchString(m[1]):
-				out.Settings = append(out.Settings, m[2])
+			if m[4] == "" && !strings.ContainsAny(m[3], "wxa+") && reading.MatchString(m[1]) {
+				reads[m[2]]++
 			}
 		}
-		out.Settings = slices.DeleteFunc(out.Settings, func(name string) bool { return slices.Contains(writes, name) })
+		writes := s.Has(writing)
+		for _, name := range slices.Sorted(maps.Keys(reads)) {
+			elsewhere := strings.Count(s.Code, `"`+name+`"`)+strings.Count(s.Code, "'"+name+"'") > reads[name]
+			if !(writes && elsewhere) && !left.MatchString(filepath.Base(name)) {
+				out.Settings = append(out.Settings, name)
+			}
+		}
 		for _, o := range s.Options() {
 			if ext := strings.ToLower(filepath.Ext(o.Default)); slices.Contains(settings, ext) {
 				for _, name := range o.Names {
