@@ -238,7 +238,7 @@ func (c *closure) below(dir string) {
 		switch {
 		case strings.HasSuffix(name, ".py"):
 			c.add(path)
-		case !skipped(name) && c.tree.folder(path) && len(c.found) < mostFiles:
+		case !skipped(name) && !c.tree.environment(path) && c.tree.folder(path) && len(c.found) < mostFiles:
 			c.below(path)
 		}
 	}
@@ -247,7 +247,7 @@ func (c *closure) below(dir string) {
 // skipped reports whether a folder of that name holds no source of the project.
 func skipped(name string) bool {
 	switch name {
-	case "node_modules", "site-packages", "__pycache__", "wandb", "venv", "env", "docs", "tests":
+	case "node_modules", "site-packages", "__pycache__", "wandb", "docs", "tests":
 		return true
 	}
 	return strings.HasPrefix(name, ".")
@@ -304,6 +304,13 @@ func (t *tree) list(dir string) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// environment reports whether a folder holds an environment of Python's or of conda's, whatever its name is.
+func (t *tree) environment(path string) bool {
+	_, venv := t.read(path)["pyvenv.cfg"]
+	_, conda := t.read(path)["conda-meta"]
+	return venv || conda
 }
 
 func (t *tree) folder(path string) bool { return t.read(filepath.Dir(path))[filepath.Base(path)] }

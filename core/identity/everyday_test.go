@@ -180,3 +180,22 @@ func TestOpened(t *testing.T) {
 		}
 	}
 }
+
+// A package of the user's own has one version for many builds; a file of arguments and a folder called env count, too.
+func TestBuilds(t *testing.T) {
+	p := newProject(t, map[string]string{"train.py": "import importlib\nimportlib.import_module(x)\n", "args.txt": "--lr\n1\n", "env/cart.py": "",
+		"venv/bin/python": "", "venv/pyvenv.cfg": "", "venv/lib/python3.11/site-packages/x.py": ""}, "venv/bin/python", "train.py", "@args.txt")
+	info := "venv/lib/python3.11/site-packages/mine-1.0.dist-info/"
+	p.write(info+"direct_url.json", "{}")
+	p.write(info+"RECORD", "mine.py,sha256=a,1\nother.py,sha256=b,1\n__pycache__/mine.pyc,,\n")
+	was := p.take()
+	p.write(info+"RECORD", "other.py,sha256=b,1\nmine.py,sha256=a,1\nmine-1.0.dist-info/x,sha256=c,1\n")
+	wants(t, "the same build", said(Compare(was, p.take(), Past{})))
+	p.write(info+"RECORD", "mine.py,sha256=z,1\n")
+	p.write("args.txt", "--lr\n2\n")
+	p.write("env/cart.py", "x")
+	got := said(Compare(was, p.take(), Past{}))
+	if len(got) != 3 || got[0] != "env/cart.py has changed" || !strings.HasPrefix(got[1], "mine was 1.0 (") || got[2] != "args.txt has changed" {
+		t.Errorf("%q", got)
+	}
+}

@@ -38,7 +38,7 @@ func wordsOf(args []string) (out []word) {
 		case strings.HasPrefix(a, "-"):
 			last = strings.TrimLeft(a, "-")
 		default:
-			out = append(out, word{last, a})
+			out = append(out, word{last, strings.TrimPrefix(a, "@")}) // @FILE holds arguments
 		}
 	}
 	return out

@@ -1,6 +1,8 @@
 package python
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,11 +37,31 @@ func (e Environment) Packages() (out []string) {
 				continue
 			}
 			version, _, _ = strings.Cut(version, "-py3") // of an egg: NAME-VERSION-py3.11
-			out = append(out, distribution+" "+version)
+			out = append(out, distribution+" "+version+built(filepath.Join(dir, entry.Name())))
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// built tells builds of one version apart that were installed from a folder, a file or a repository: by the hashes of
+// their files. It is "" for what came from an index. Source: the specification of direct_url.json and of RECORD.
+func built(info string) string {
+	if _, err := os.Stat(filepath.Join(info, "direct_url.json")); err != nil {
+		return ""
+	}
+	text, err := file.Read(filepath.Join(info, "RECORD"), 4<<20)
+	if err != nil {
+		return ""
+	}
+	var files []string
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "sha256=") && !strings.Contains(line, ".dist-info/") {
+			files = append(files, strings.TrimSpace(line))
+		}
+	}
+	slices.Sort(files)
+	return fmt.Sprintf(" (%.4x)", sha256.Sum256([]byte(strings.Join(files, "\n"))))
 }
 
 // Needs lists what a distribution requires without extras, by normal names, and the modules that it brings as far as it
