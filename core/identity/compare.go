@@ -82,7 +82,8 @@ func Compare(was, now *Identity, past Past) (out []Difference) {
 		out = append(out, differ(Python, single("version", was.Release), single("version", now.Release))...)
 	}
 	if !unknown("packages") {
-		out = append(out, slices.DeleteFunc(differ(Packages, packages(was.Packages), packages(now.Packages)), now.apart)...)
+		what := differ(Packages, packages(was.Packages), packages(now.Packages))
+		out = append(out, slices.DeleteFunc(what, now.apart)...)
 	}
 	for _, t := range was.Data {
 		if moved[t.Path] == "" {
@@ -117,8 +118,8 @@ func differ(kind string, was, now map[string]string) (out []Difference) {
 	return out
 }
 
-// ofCode compares code, without what a run makes of it: a copy in a folder of its own, in which nothing but a search finds
-// it, and what is compiled beside its source.
+// ofCode compares code, without what a run makes of it: a copy in a folder of its own, in which nothing but a search
+// finds it, and what is compiled beside its source.
 func ofCode(was, now []File) []Difference {
 	sought, held, sources := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, f := range now {

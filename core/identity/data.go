@@ -51,7 +51,8 @@ type Entry struct {
 }
 
 // output matches names of settings whose folders a program writes to: they are no data, unless they are declared.
-var output = lazy.MustCompile(`(?i)(^|[-_.])(out|output|outputs|log|logs|logging|save|saves|saved|ckpts?|checkpoints?|` +
+var output = lazy.MustCompile(`(?i)(^|[-_.])(out|output|outputs|log|logs|logging|save|saves|saved|ckpts?|` +
+	`checkpoints?|` +
 	`cache|tmp|temp|work|runs?|exps?|experiments?|results?|wandb|mlruns|tensorboard|tb|summary|summaries)([-_.]|$)|` +
 	`(^|[-_.])(out|log|save|exp|work|run|result|cache|summary)s?(dir|path|folder|root)$|` +
 	`^((project|job)[-_])?(name|title|tag)$|^(project|version|group|suffix|id)$`)
@@ -60,7 +61,8 @@ var output = lazy.MustCompile(`(?i)(^|[-_.])(out|output|outputs|log|logs|logging
 var trackers = []string{"wandb", "mlruns", "lightning_logs", "tensorboard", "tb_logger", "tb_logs"}
 
 // written matches names of settings whose files a program writes. A checkpoint may be one that it starts from.
-var written = lazy.MustCompile(`(?i)(^|[-_.])(out|output|outputs|log|logs|logging|save|saves|dump|metrics|history|reports?|` +
+var written = lazy.MustCompile(`(?i)(^|[-_.])(out|output|outputs|log|logs|logging|save|saves|dump|metrics|history|` +
+	`reports?|` +
 	`predictions)([-_.]|$)|(^|[-_.])(out|log|save|metrics|history|report|dump)(file|path|json)$`)
 
 // readData takes the listings of the files and folders that the command, its recipes and its variables name.

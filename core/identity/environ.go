@@ -31,13 +31,17 @@ var (
 		`HOSTNAME$|PATH$|PWD$|OLDPWD$|SHELL$|SHLVL$|TERM$|COLORTERM$|COLUMNS$|LINES$|LANG$|LC_|DISPLAY$|EDITOR$|_$|` +
 		`PYTHONPATH$|PYTHONUNBUFFERED$|PYTHONDONTWRITEBYTECODE$|VIRTUAL_ENV$|CONDA_|LD_LIBRARY_PATH$|JOB_ID$|TZ$|` +
 		`TQDM_|FORCE_COLOR$|NO_COLOR$|CI$|DEBUG$|LOGLEVEL$|LOG_LEVEL$|TMUX|STY$|WINDOW(ID)?$|XAUTHORITY$|DBUS_|KRB5|` +
-		`JPY_|JUPYTER|IPYTHON|IPY_|COLAB_|KAGGLE_|VSCODE_|PYCHARM_|PYDEVD_|MPLBACKEND$|MPLCONFIGDIR$|TERM_|APPTAINER_|` +
+		`JPY_|JUPYTER|IPYTHON|IPY_|COLAB_|KAGGLE_|VSCODE_|PYCHARM_|PYDEVD_|` +
+		`MPLBACKEND$|MPLCONFIGDIR$|TERM_|APPTAINER_|` +
 		`SINGULARITY_|TOKENIZERS_PARALLELISM$|TF_CPP_|GRPC_|GLOG_|ABSL_|TENSORBOARD_|CLEARML_|PYTHONWARNINGS$|` +
-		`PYTHONFAULTHANDLER$|PYTHONPYCACHEPREFIX$|NUMEXPR_|OPENBLAS_NUM|VECLIB_|TORCH_HOME$|HF_HOME$|HF_(HUB_|DATASETS_)?CACHE$|` +
-		`HF_HUB_(OFFLINE|DISABLE_\w+|ENABLE_\w+|VERBOSITY)$|HF_DATASETS_OFFLINE$|TRANSFORMERS_(CACHE|OFFLINE|VERBOSITY)$)`)
+		`PYTHONFAULTHANDLER$|PYTHONPYCACHEPREFIX$|NUMEXPR_|OPENBLAS_NUM|VECLIB_|` +
+		`TORCH_HOME$|HF_HOME$|HF_(HUB_|DATASETS_)?CACHE$|` +
+		`HF_HUB_(OFFLINE|DISABLE_\w+|ENABLE_\w+|VERBOSITY)$|` +
+		`HF_DATASETS_OFFLINE$|TRANSFORMERS_(CACHE|OFFLINE|VERBOSITY)$)`)
 
 	// alias matches another name that source gives to the environment, or to what reads it.
-	alias = lazy.MustCompile(`\b(?:environ|getenv)\s+as\s+(\w+)|(?m:^\s*(\w+)\s*=\s*(?:dict\(\s*)?(?:os\.)?(?:environ|getenv)\b(?:\.copy\(\)|\.get)?\s*\)?\s*$)`)
+	alias = lazy.MustCompile(`\b(?:environ|getenv)\s+as\s+(\w+)|` +
+		`(?m:^\s*(\w+)\s*=\s*(?:dict\(\s*)?(?:os\.)?(?:environ|getenv)\b(?:\.copy\(\)|\.get)?\s*\)?\s*$)`)
 	// readsBy matches a variable that source reads by the name of a constant.
 	readsBy = lazy.MustCompile(`(?:environ(?:\.get\(|\.setdefault\(|\.pop\(|\[)|getenvb?\()\s*([A-Za-z_]\w*)\s*[,)\]]`)
 	// constant matches a constant with a text that may be a variable's name.

@@ -14,7 +14,8 @@ import (
 
 // What a run makes beside its code is no change of it; what its user writes there is one.
 func TestMadeByTheRun(t *testing.T) {
-	p := newProject(t, map[string]string{"train.py": "import importlib, ops\nimportlib.import_module(x)\n", "ops/__init__.py": "",
+	p := newProject(t, map[string]string{"train.py": "import importlib, ops\nimportlib.import_module(x)\n",
+		"ops/__init__.py": "",
 		"ops/helpers.cpp": "", "nets/a.py": "", "scores.json": "{}"}, "python3", "train.py", "--config", "made.json",
 		"--metrics", "scores.json")
 	was := p.take()
@@ -29,18 +30,21 @@ func TestMadeByTheRun(t *testing.T) {
 	p.write("nets/b.py", "")
 	p.write("ops/helpers.cpp", "int x;")
 	wants(t, "code", said(Compare(was, p.take(), past)), "nets/b.py is new", "ops/helpers.cpp has changed")
-	p = newProject(t, map[string]string{"train.py": "try: import fast\nexcept ImportError: pass\nimport importlib\nimportlib.import_module(x)\n"},
+	p = newProject(t, map[string]string{"train.py": "try: import fast\nexcept ImportError: pass\nimport " +
+		"importlib\nimportlib.import_module(x)\n"},
 		"python3", "train.py", "--config", "c.json")
 	was = p.take()
 	p.write("fast/__init__.py", "")
 	p.write("c.json", "")
-	wants(t, "what an import names", said(Compare(was, p.take(), Past{Left: []Tree{}})), "fast/__init__.py is new", "c.json is new")
+	wants(t, "what an import names", said(Compare(was, p.take(), Past{Left: []Tree{}})),
+		"fast/__init__.py is new", "c.json is new")
 }
 
 // Data that are laid there again are the same data: every file is another one, with the same content.
 func TestStagedAgain(t *testing.T) {
 	big := func(c string) string { return strings.Repeat(c, 3<<20) }
-	p := newProject(t, map[string]string{"train.py": "", "set/a": big("a"), "set/b": big("b"), "one": big("c")}, "python3", "train.py",
+	p := newProject(t, map[string]string{"train.py": "", "set/a": big("a"), "set/b": big("b"), "one": big("c")},
+		"python3", "train.py",
 		"--data", "set", "--more", "one")
 	was := p.take()
 	at := time.Now()
@@ -84,22 +88,27 @@ func TestStagedElsewhere(t *testing.T) {
 	lay(one, "x")
 	was := p.take()
 	lay(two, "x")
-	wants(t, "both are there", said(Compare(was, p.take(), Past{})), "SET was "+one+" and is now "+two, one+" is no longer there")
+	wants(t, "both are there", said(Compare(was, p.take(), Past{})), "SET was "+one+" and is now "+two,
+		one+" is no longer there")
 	if err := os.RemoveAll(one); err != nil {
 		t.Fatal(err)
 	}
 	wants(t, "the same elsewhere", said(Compare(was, p.take(), Past{})))
 	lay(two, "y")
-	wants(t, "others elsewhere", said(Compare(was, p.take(), Past{})), "SET was "+one+" and is now "+two, one+" is no longer there")
+	wants(t, "others elsewhere", said(Compare(was, p.take(), Past{})), "SET was "+one+" and is now "+two,
+		one+" is no longer there")
 }
 
 // What browsers, editors, loaders and other runs leave is no data.
 func TestLeftBeside(t *testing.T) {
-	p := newProject(t, map[string]string{"train.py": "", "set/a": "1", "tb/old": "", "wandb/old": "", "baseline/old": "", "train.log": ""},
-		"python3", "train.py", "--data", "set", "--summary_dir", "tb", "--where", "wandb", "--name", "baseline", "--log-file", "train.log")
+	p := newProject(t, map[string]string{"train.py": "", "set/a": "1", "tb/old": "", "wandb/old": "",
+		"baseline/old": "", "train.log": ""},
+		"python3", "train.py", "--data", "set", "--summary_dir", "tb", "--where", "wandb", "--name", "baseline",
+		"--log-file", "train.log")
 	p.s.Job = &job.Job{Command: p.s.Command, Data: []job.Data{{At: config.Address{Path: "--data"}, Path: "set"}}}
 	was := p.take()
-	for _, name := range []string{"set/.DS_Store", "set/.ipynb_checkpoints/a", "set/labels.cache", "set/.cache/x", "set/cache-1.arrow", "set/a~",
+	for _, name := range []string{"set/.DS_Store", "set/.ipynb_checkpoints/a", "set/labels.cache", "set/.cache/x",
+		"set/cache-1.arrow", "set/a~",
 		"tb/new", "wandb/new", "baseline/new"} {
 		p.write(name, "x")
 	}
@@ -111,7 +120,8 @@ func TestLeftBeside(t *testing.T) {
 
 // A tool that was installed beside the project's packages decides no number; one that the project can use may.
 func TestInstalledBeside(t *testing.T) {
-	p := newProject(t, map[string]string{"train.py": "try: import fastops\nexcept ImportError: pass\n"}, "env/bin/python", "train.py")
+	p := newProject(t, map[string]string{"train.py": "try: import fastops\nexcept ImportError: pass\n"},
+		"env/bin/python", "train.py")
 	site := "env/lib/python3.11/site-packages/"
 	p.write("env/bin/python", "")
 	p.write("env/pyvenv.cfg", "")
@@ -159,19 +169,25 @@ func TestVariablesIn(t *testing.T) {
 
 // Settings files and scripts that the code names count as those that the command names.
 func TestOpened(t *testing.T) {
-	p := newProject(t, map[string]string{"train.py": "import subprocess, hydra, argparse\np.add_argument('--config', default='d.yaml')\n" +
-		"open('a.yaml')\nyaml.safe_load(open(\"b.yaml\"))\njson.load(open('state.json'))\nopen('state.json', 'w')\nPath('c.json').write_text(x)\n" +
+	p := newProject(t, map[string]string{"train.py": "import subprocess, hydra, " +
+		"argparse\np.add_argument('--config', default='d.yaml')\n" +
+		"open('a.yaml')\nyaml.safe_load(open(\"b.yaml\"))\njson.load(open('state.json'))\nopen('state.json', " +
+		"'w')\nPath('c.json').write_text(x)\n" +
 		"KEPT = 'kept.json'\njson.load(open('kept.json'))\njson.load(open('all.json'))\n" +
-		"load_dotenv()\nsubprocess.run(['python', 'inner.py'])\n@hydra.main(version_base=None, config_path='conf', config_name='main')\n",
-		"a.yaml": "", "b.yaml": "", "c.json": "", "d.yaml": "", "state.json": "", "kept.json": "", "all.json": "", ".env": "", "inner.py": "import deep\n", "deep.py": "",
-		"conf/main.yaml": "defaults:\n  - _self_\n  - net: small  # which\n  - override data: one\nlr: 1\n- x: y\n", "conf/net/small.yaml": "defaults:\n- base\n",
+		"load_dotenv()\nsubprocess.run(['python', 'inner.py'])\n@hydra.main(version_base=None, " +
+		"config_path='conf', config_name='main')\n",
+		"a.yaml": "", "b.yaml": "", "c.json": "", "d.yaml": "", "state.json": "", "kept.json": "", "all.json": "",
+		".env": "", "inner.py": "import deep\n", "deep.py": "",
+		"conf/main.yaml": "defaults:\n  - _self_\n  - net: small  # which\n  - override data: one\nlr: 1\n- x: " +
+			"y\n", "conf/net/small.yaml": "defaults:\n- base\n",
 		"conf/net/base.yaml": "", "conf/net/large.yaml": "", "conf/data/one.yaml": "", "conf/data/two.yaml": ""},
 		"python3", "train.py", "data=two", "lr=2")
 	var paths []string
 	for _, f := range p.take().Recipes {
 		paths = append(paths, f.Path)
 	}
-	wants(t, "recipes", paths, ".env", "a.yaml", "all.json", "b.yaml", "conf/data/two.yaml", "conf/main.yaml", "conf/net/base.yaml", "conf/net/small.yaml", "d.yaml")
+	wants(t, "recipes", paths, ".env", "a.yaml", "all.json", "b.yaml", "conf/data/two.yaml", "conf/main.yaml",
+		"conf/net/base.yaml", "conf/net/small.yaml", "d.yaml")
 	wants(t, "code", p.code(), "deep.py", "inner.py", "train.py")
 	p.s.Command.Args = append(p.s.Command.Args, "--config=a.yaml")
 	for _, f := range p.take().Recipes {
@@ -183,8 +199,10 @@ func TestOpened(t *testing.T) {
 
 // A package of the user's own has one version for many builds; a file of arguments and a folder called env count, too.
 func TestBuilds(t *testing.T) {
-	p := newProject(t, map[string]string{"train.py": "import importlib\nimportlib.import_module(x)\n", "args.txt": "--lr\n1\n", "env/cart.py": "",
-		"venv/bin/python": "", "venv/pyvenv.cfg": "", "venv/lib/python3.11/site-packages/x.py": ""}, "venv/bin/python", "train.py", "@args.txt")
+	p := newProject(t, map[string]string{"train.py": "import importlib\nimportlib.import_module(x)\n",
+		"args.txt": "--lr\n1\n", "env/cart.py": "",
+		"venv/bin/python": "", "venv/pyvenv.cfg": "", "venv/lib/python3.11/site-packages/x.py": ""},
+		"venv/bin/python", "train.py", "--out", "runs", "@args.txt")
 	info := "venv/lib/python3.11/site-packages/mine-1.0.dist-info/"
 	p.write(info+"direct_url.json", "{}")
 	p.write(info+"RECORD", "mine.py,sha256=a,1\nother.py,sha256=b,1\n__pycache__/mine.pyc,,\n")
@@ -195,7 +213,8 @@ func TestBuilds(t *testing.T) {
 	p.write("args.txt", "--lr\n2\n")
 	p.write("env/cart.py", "x")
 	got := said(Compare(was, p.take(), Past{}))
-	if len(got) != 3 || got[0] != "env/cart.py has changed" || !strings.HasPrefix(got[1], "mine was 1.0 (") || got[2] != "args.txt has changed" {
+	if len(got) != 3 || got[0] != "env/cart.py has changed" || !strings.HasPrefix(got[1], "mine was 1.0 (") ||
+		got[2] != "args.txt has changed" {
 		t.Errorf("%q", got)
 	}
 }

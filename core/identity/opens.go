@@ -21,16 +21,19 @@ type opens struct {
 
 var (
 	// opened matches a call with the path of a settings file, and the mode in which it is opened.
-	opened = lazy.MustCompile(`\b(\w+)\(\s*["']([^"'\s]+\.(?:ya?ml|toml|json5?|jsonc|cfg|ini|conf|gin|env)|\.env)["']\s*` +
+	opened = lazy.MustCompile(`\b(\w+)\(\s*["']([^"'\s]+\.(?:ya?ml|toml|json5?|jsonc|cfg|ini|conf|gin|env)|` +
+		`\.env)["']\s*` +
 		`(?:,\s*(?:mode\s*=\s*)?["']([rwxabt+]{1,3})["'])?[^)\n]*\)?(\.write_)?`)
 	// reading matches names of functions that read a file.
-	reading = lazy.MustCompile(`^(open|Path|load\w*|safe_load|read\w*|from_(file|yaml|json|toml)|fromfile|parse_file|merge_from_file|dotenv_values)$`)
+	reading = lazy.MustCompile(`^(open|Path|load\w*|safe_load|read\w*|from_(file|yaml|json|toml)|fromfile|` +
+		`parse_file|merge_from_file|dotenv_values)$`)
 	// writing matches source that writes a file of text.
 	writing = lazy.MustCompile(`\bdump\(|\.write_text\(|\bopen\([^)\n]*["'][wxa]|\bmode\s*=\s*["'][wxa]`)
 	// left matches names of files that programs leave for themselves.
 	left = lazy.MustCompile(`(?i)state|status|progress|best|results?|metrics|history|cache|summary|\blogs?\b|output`)
 	// recipes matches options whose default is a recipe.
-	recipes = lazy.MustCompile(`(?i)^--?(c|cfg|conf|config|opt|opts|params|hparams|recipe|yaml|settings)([-_]?(file|path|yaml|json))?$`)
+	recipes = lazy.MustCompile(`(?i)^--?(c|cfg|conf|config|opt|opts|params|hparams|recipe|yaml|` +
+		`settings)([-_]?(file|path|yaml|json))?$`)
 	hydra   = lazy.MustCompile(`\bhydra\.main\(([^)]*)\)`)
 	keyword = lazy.MustCompile(`\b(config_path|config_name)\s*=\s*["']([^"']+)["']`)
 	starts  = lazy.MustCompile(`["']([^"'\n]*\.(?:py|sh|bash)\b[^"'\n]*)["']`)
@@ -116,11 +119,14 @@ func (id *Identity) readOpened(s Subject, code []part) {
 
 // typed reports whether the command has an option.
 func (s Subject) typed(name string) bool {
-	return slices.ContainsFunc(s.Command.Args, func(a string) bool { return a == name || strings.HasPrefix(a, name+"=") })
+	return slices.ContainsFunc(s.Command.Args, func(a string) bool {
+		return a == name || strings.HasPrefix(a,
+			name+"=")
+	})
 }
 
-// composed are the files that Hydra composes a configuration of: the first one, those of its list of defaults, and those
-// that the arguments choose. Source: Hydra's documentation, "The Defaults List" and "Hydra's command line flags".
+// composed are the files that Hydra composes a configuration of: the first one, those of its list of defaults, and
+// those that the arguments choose. Source: Hydra's documentation, "The Defaults List" and "Hydra's command line flags".
 func (s Subject) composed(folder, name string) (paths []string) {
 	chosen := map[string]string{}
 	for _, w := range wordsOf(s.Command.Args) {

@@ -71,9 +71,11 @@ var (
 	// outOf is a count of evaluations without improvement, and switched a setting: neither ends a training.
 	outOf    = lazy.MustCompile(`(?i)counter\W{1,3}(\d+) (?:out )?of (\d+)`)
 	switched = lazy.MustCompile(`(?i)[:=]\s*(?:true|false|none|null|\d+)\b`)
-	// reached is a limit that ended a training, whatever its value is; ill is why one broke off, which is no reason to be content.
+	// reached is a limit that ended a training, whatever its value is; ill is why one broke off, which
+	// is no reason to be content.
 	reached = lazy.MustCompile(`(?i)\breached\b`)
-	ill     = lazy.MustCompile(`(?i)\bnan\b|\binf(?:inite|inity)?\b|\b(?:not|non)[ -]?finite\b|\bdiverg|\berror\b|\bexception\b|\bfail(?:ed|ure)\b`)
+	ill     = lazy.MustCompile(`(?i)\bnan\b|\binf(?:inite|inity)?\b|\b(?:not|non)[ -]?finite\b|\bdiverg|` +
+		`\berror\b|\bexception\b|\bfail(?:ed|ure)\b`)
 	epochOf = lazy.MustCompile(`(?i)\bepochs?\b["']?[\s:=#\[(]{0,4}(\d+)`)
 )
 

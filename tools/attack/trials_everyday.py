@@ -137,3 +137,32 @@ def _(box):
     box.write(site + "/black-1.0.dist-info/METADATA", "Name: black\nRequires-Dist: click\n")
     box.write(site + "/cowsay-1.0.dist-info/METADATA", "Name: cowsay\n")
     fine(box, box.launch("resume", "last"))
+
+
+@trial("A", "another build of the same version, a file of arguments and a folder called env count")
+def _(box):
+    project(box)
+    box.run([PYTHON, "-m", "venv", "--without-pip", box.path("work/venv")])
+    site = f"work/venv/lib/{os.listdir(box.path('work/venv/lib'))[0]}/site-packages"
+    box.write(site + "/mine-1.0.dist-info/direct_url.json", "{}")
+    box.write(site + "/mine-1.0.dist-info/RECORD", "mine.py,sha256=a,1\n")
+    box.write("work/args.txt", "--lr=1\n")
+    box.write("work/env/cart.py", "V = 1\n")
+    box.write("work/train.py", DYNAMIC.replace("ArgumentParser()", "ArgumentParser(fromfile_prefix_chars='@')").replace("'lib.parts'", "'env.' + 'cart'"))
+    box.launch("--", *train("@args.txt", python=box.path("work/venv/bin/python")))
+    for name, text, says in ((site + "/mine-1.0.dist-info/RECORD", "mine.py,sha256=b,1\n", "mine was 1.0"),
+                             ("work/args.txt", "--lr=2\n", r"args\.txt has changed"), ("work/env/cart.py", "V = 20\n", r"env/cart\.py has changed")):
+        before = box.read(name)
+        box.write(name, text)
+        stopped(box, box.launch("resume", "last"), says)
+        box.write(name, before)
+    fine(box, box.launch("resume", "last"))
+
+
+@trial("D", "a training that converged, or reached a limit, is a success; one whose loss is no number is not")
+def _(box):
+    for says, doubtful in (("Converged after 3 steps", False), ("Trainer.fit stopped: max_steps=3 reached.", False), ("Loss is nan, stopping training", True)):
+        box.write("work/p.py", f"for s in range(1, 4): print(f'step {{s}}/60 loss 1', flush=True)\nprint({says!r})\n")
+        box.write("work/.launch-job.yaml", "script: p.py\nmicro-batch: {at: --batch, default: 8}\nprogress: 'step (?P<iteration>\\d+)/(?P<total>\\d+)'\n")
+        done = box.launch("--", PYTHON, "p.py")
+        need(("doubtful" in done.err) == doubtful, f"{says}: {done}")
