@@ -98,15 +98,19 @@ type keeper struct {
 	say    ui.Printer
 	accept bool
 	ended  bool // an attempt of this launch has ended
+	input  stdin
 	past   identity.Past
 }
 
 // Planned implements [run.Journal]. Before an attempt after the first it compares what is there now with what the run
 // began as.
 func (k *keeper) Planned(p *run.Plan) error {
+	if !k.ended && p.Trial == "" {
+		k.input.begin(os.Stdin)
+	}
 	if was := k.began; k.ended && p.Trial == "" && was.get() != nil {
 		now := identity.Take(k.again(), was.get().Salt)
-		what := identity.Compare(was.get(), now, k.past)
+		what := append(identity.Compare(was.get(), now, k.past), k.input.again()...)
 		switch {
 		case len(what) == 0:
 		case !k.accept:
@@ -318,6 +322,9 @@ func (s settings) unlike(h *sweep.History, command []string, data bool) (
 			if at.After(past.Until) {
 				past.Until = at
 			}
+		}
+		if r.State == sweep.Running { // it may have gone on until now, where another process or a batch system runs it
+			past.Until = time.Now()
 		}
 	}
 	what = identity.Compare(was, now, past)

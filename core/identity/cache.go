@@ -23,6 +23,7 @@ type facts struct {
 	Imports []python.Import
 	Reads   []string // names of variables
 	Dynamic bool
+	Opens   opens
 }
 
 // factsOf reads the facts from a file's text.
@@ -38,8 +39,9 @@ func factsOf(path string, text []byte) facts {
 		"execfile(", "Loader", "spec_from",
 		"cpp_extension", "load_inline") && s.Has(dynamic)
 	if mentions(s.Code, "environ", "getenv") {
-		f.Reads = named(named(nil, s.Code, reads), s.Code, within)
+		f.Reads = variablesIn(s.Code)
 	}
+	f.Opens = opensOf(s)
 	return f
 }
 
@@ -81,7 +83,7 @@ type entry struct {
 }
 
 // The name of a cache's file has the version of what it holds: another one is not read.
-const cacheVersion = "1"
+const cacheVersion = "2"
 
 // fresh is how young a file may be that the cache does not keep: it may be written once more with the same stamp.
 const fresh = 2 * time.Second

@@ -31,14 +31,14 @@ var built = []string{".so", ".cu", ".cuh", ".cpp", ".cc", ".c", ".h", ".hpp", ".
 // project's folders, and what lies beside a file that imports by a computed name. It returns the names of the
 // variables that they read.
 func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment) (names []string) {
-	c := closure{tree: newTree(), cache: openCache(s.Cache, s.Command.Dir), seen: map[string]bool{}}
+	c := closure{tree: newTree(), dir: s.Command.Dir, cache: openCache(s.Cache, s.Command.Dir), seen: map[string]bool{}}
 	for _, t := range prog.Texts { // a shell script, as launch first read it
-		id.Code = append(id.Code, File{s.shown(s.absolute(t.Path)), digest([]byte(t.Text))})
+		id.Code = append(id.Code, File{Path: s.shown(s.absolute(t.Path)), Hash: digest([]byte(t.Text))})
 		names = named(names, t.Text, expanded)
 	}
 	for _, arg := range s.Command.Args {
 		if strings.ContainsAny(arg, " \n") { // a shell's script, or code
-			names = named(named(names, arg, expanded), arg, reads)
+			names = append(named(names, arg, expanded), variablesIn(arg)...)
 		}
 	}
 	files := python.Files(prog, s.Command.Env)
@@ -59,10 +59,15 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 		id.Unknown = append(id.Unknown, "code")
 	}
 	for _, f := range c.found {
-		id.Code = append(id.Code, File{s.shown(f.path), f.facts.Hash})
+		id.Code = append(id.Code, File{Path: s.shown(f.path), Hash: f.facts.Hash, Sought: f.sought})
 		names = append(names, f.facts.Reads...)
+		for _, im := range f.facts.Imports {
+			module, _, _ := strings.Cut(im.Module, ".")
+			id.imports[module] = true
+		}
 	}
 	slices.SortFunc(id.Code, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	id.readOpened(s, c.found)
 	id.Commit = commit(first)
 	for _, r := range id.Recipes {
 		if text, err := file.Read(s.absolute(r.Path), mostFile); err == nil {
@@ -84,7 +89,7 @@ func (id *Identity) readScripts(s Subject) {
 		if path == "" || err != nil || !slices.Contains(scripts, filepath.Ext(path)) && !bytes.HasPrefix(text, []byte("#!")) {
 			continue
 		}
-		if f := (File{s.shown(path), digest(text)}); !slices.Contains(id.Code, f) {
+		if f := (File{Path: s.shown(path), Hash: digest(text)}); !slices.Contains(id.Code, f) {
 			id.Code = append(id.Code, f)
 		}
 	}
@@ -108,16 +113,19 @@ func (id *Identity) texts(s Subject) (texts []string) {
 type closure struct {
 	roots []string
 	tree  *tree
+	dir   string // in which the command runs
 	cache *cache
 	seen  map[string]bool
 	found []part
+	seeks bool // what is added now was sought below a folder
 	cut   bool // there were more than mostFiles
 }
 
 // A part is a file of the project, and what was read of it.
 type part struct {
-	path  string
-	facts facts
+	path   string
+	facts  facts
+	sought bool
 }
 
 // add adds a file once.
@@ -130,14 +138,25 @@ func (c *closure) add(path string) {
 		return
 	}
 	c.seen[path] = true
-	c.found = append(c.found, part{path, c.cache.read(path)})
+	c.found = append(c.found, part{path, c.cache.read(path), c.seeks})
 }
 
-// follow adds what the files lead to, until nothing new is found. texts may name modules for those that import by name.
+// follow adds what the files lead to, until nothing new is found: first what they import, then what those that import by
+// a computed name may find. texts may name modules for these.
 func (c *closure) follow(texts []string) {
 	named := false
 	folders := map[string]bool{}
-	for i := 0; i < len(c.found); i++ {
+	var below []string
+	for i := 0; i < len(c.found) || len(below) > 0; i++ {
+		if i == len(c.found) {
+			c.seeks = true
+			for _, dir := range below {
+				c.below(dir)
+			}
+			if below = nil; i == len(c.found) {
+				return
+			}
+		}
 		f := c.found[i]
 		dir := filepath.Dir(f.path)
 		if !folders[dir] {
@@ -151,10 +170,13 @@ func (c *closure) follow(texts []string) {
 		for _, im := range f.facts.Imports {
 			c.imported(f.path, im)
 		}
+		for _, name := range f.facts.Opens.Scripts {
+			c.add(found(name, c.dir, dir))
+		}
 		if !f.facts.Dynamic {
 			continue
 		}
-		c.below(dir)
+		below = append(below, dir)
 		if !named {
 			named = true
 			c.mentioned(texts)
@@ -216,7 +238,7 @@ func (c *closure) below(dir string) {
 		switch {
 		case strings.HasSuffix(name, ".py"):
 			c.add(path)
-		case !skipped(name) && c.tree.folder(path) && len(c.found) < mostFiles:
+		case !skipped(name) && !c.tree.environment(path) && c.tree.folder(path) && len(c.found) < mostFiles:
 			c.below(path)
 		}
 	}
@@ -225,7 +247,7 @@ func (c *closure) below(dir string) {
 // skipped reports whether a folder of that name holds no source of the project.
 func skipped(name string) bool {
 	switch name {
-	case "node_modules", "site-packages", "__pycache__", "wandb", "venv", "env", "docs", "tests":
+	case "node_modules", "site-packages", "__pycache__", "wandb", "docs", "tests":
 		return true
 	}
 	return strings.HasPrefix(name, ".")
@@ -282,6 +304,13 @@ func (t *tree) list(dir string) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// environment reports whether a folder holds an environment of Python's or of conda's, whatever its name is.
+func (t *tree) environment(path string) bool {
+	_, venv := t.read(path)["pyvenv.cfg"]
+	_, conda := t.read(path)["conda-meta"]
+	return venv || conda
 }
 
 func (t *tree) folder(path string) bool { return t.read(filepath.Dir(path))[filepath.Base(path)] }

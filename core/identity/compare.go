@@ -3,6 +3,7 @@ package identity
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -64,20 +65,30 @@ func Compare(was, now *Identity, past Past) (out []Difference) {
 		return slices.Contains(was.Unknown, what) || slices.Contains(now.Unknown, what)
 	}
 	if !unknown("code") {
-		out = append(out, differ(Code, files(was.Code), files(now.Code))...)
+		out = append(out, ofCode(was.Code, now.Code)...)
 	}
-	out = append(out, differ(Recipe, files(was.Recipes), files(now.Recipes))...)
+	out = append(out, slices.DeleteFunc(differ(Recipe, files(was.Recipes), files(now.Recipes)), func(d Difference) bool {
+		return d.Was == nil && past.made(now, d.Name)
+	})...)
 	out = append(out, arguments(was.Args, now.Args)...)
-	out = append(out, differ(Environment, variables(was, now), variables(now, was))...)
+	moved := elsewhere(was, now)
+	for _, d := range differ(Environment, variables(was, now), variables(now, was)) {
+		if d.Was == nil || d.Now == nil || moved[*d.Was] == "" || moved[*d.Was] != *d.Now {
+			out = append(out, d)
+		}
+	}
 	if !unknown("python") {
 		out = append(out, differ(Python, single("interpreter", was.Python), single("interpreter", now.Python))...)
 		out = append(out, differ(Python, single("version", was.Release), single("version", now.Release))...)
 	}
 	if !unknown("packages") {
-		out = append(out, differ(Packages, packages(was.Packages), packages(now.Packages))...)
+		what := differ(Packages, packages(was.Packages), packages(now.Packages))
+		out = append(out, slices.DeleteFunc(what, now.apart)...)
 	}
 	for _, t := range was.Data {
-		out = append(out, t.differ(past, now)...)
+		if moved[t.Path] == "" {
+			out = append(out, t.differ(past, now)...)
+		}
 	}
 	if was.Ranks > 0 && now.Ranks > 0 {
 		out = append(out, differ(Ranks, single("ranks", fmt.Sprint(was.Ranks)), single("ranks", fmt.Sprint(now.Ranks)))...)
@@ -105,6 +116,47 @@ func differ(kind string, was, now map[string]string) (out []Difference) {
 		out = append(out, d)
 	}
 	return out
+}
+
+// ofCode compares code, without what a run makes of it: a copy in a folder of its own, in which nothing but a search
+// finds it, and what is compiled beside its source.
+func ofCode(was, now []File) []Difference {
+	sought, held, sources := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, f := range now {
+		sought[f.Path] = f.Sought
+		if ext := filepath.Ext(f.Path); slices.Contains(compiled, ext) {
+			sources[filepath.Dir(f.Path)] = true
+		} else if ext == ".pyx" {
+			sources[strings.TrimSuffix(f.Path, ext)] = true
+		}
+	}
+	for _, f := range was {
+		held[filepath.Dir(f.Path)] = true
+	}
+	return slices.DeleteFunc(differ(Code, files(was), files(now)), func(d Difference) bool {
+		switch ext := filepath.Ext(d.Name); ext {
+		case ".so":
+			return sources[filepath.Dir(d.Name)]
+		case ".c", ".cpp":
+			if sources[strings.TrimSuffix(d.Name, ext)] {
+				return true
+			}
+		}
+		return d.Was == nil && sought[d.Name] && !held[filepath.Dir(d.Name)]
+	})
+}
+
+// compiled are the endings of sources of which an extension is made.
+var compiled = []string{".cu", ".cpp", ".cc", ".c", ".pyx"}
+
+// made reports whether an attempt has made a recipe that was not there when the run began.
+func (p Past) made(now *Identity, path string) bool {
+	if p.Left != nil {
+		return slices.ContainsFunc(p.Left, func(t Tree) bool { return t.Path == path })
+	}
+	return slices.ContainsFunc(now.Recipes, func(f File) bool {
+		return f.Path == path && f.written > 0 && f.written <= p.Until.UnixNano()
+	})
 }
 
 func single(name, value string) map[string]string { return map[string]string{name: value} }
@@ -174,6 +226,9 @@ func (t Tree) differ(past Past, now *Identity) []Difference {
 		}
 		one := fmt.Sprintf("%d files", t.Files)
 		return []Difference{{Kind: Data, Name: t.Path, Was: &one}}
+	}
+	if t.again(now.Data[at]) {
+		return nil
 	}
 	start, end := marks(t.Parts), marks(now.Data[at].Parts)
 	expected, own := start, map[string]bool{}

@@ -33,6 +33,12 @@ type Tree struct {
 	Parts []Entry `json:"parts"`
 	// Declared: the job's plugin says that it is data. Any other folder that changes while the run goes on is an output.
 	Declared bool `json:"declared,omitempty"`
+	// Shape and Sample are what stays the same where the same data are laid there again: the names and sizes of all
+	// files, and blocks of their content. Sample is "" where Parts have the content, and where it could not be read.
+	Shape  string `json:"shape,omitempty"`
+	Sample string `json:"sample,omitempty"`
+	Oldest int64  `json:"oldest,omitempty"` // the time of the file that was written first, in Unix nanoseconds
+	First  string `json:"first,omitempty"`  // which file the first one is: its inode, and when that was made
 }
 
 // An Entry is a file, or what lies below a folder of a large tree.
@@ -47,8 +53,17 @@ type Entry struct {
 // output matches names of settings whose folders a program writes to: they are no data, unless they are declared.
 var output = lazy.MustCompile(`(?i)(^|[-_.])(out|output|outputs|log|logs|logging|save|saves|saved|ckpts?|` +
 	`checkpoints?|` +
-	`cache|tmp|temp|work|runs?|exps?|experiments?|results?|wandb|tensorboard|tb)([-_.]|$)|` +
-	`(^|[-_.])(out|log|save|exp|work|run|result|cache)s?(dir|path|folder|root)$`)
+	`cache|tmp|temp|work|runs?|exps?|experiments?|results?|wandb|mlruns|tensorboard|tb|summary|summaries)([-_.]|$)|` +
+	`(^|[-_.])(out|log|save|exp|work|run|result|cache|summary)s?(dir|path|folder|root)$|` +
+	`^((project|job)[-_])?(name|title|tag)$|^(project|version|group|suffix|id)$`)
+
+// trackers are names of folders into which trackers write what they are told of all runs.
+var trackers = []string{"wandb", "mlruns", "lightning_logs", "tensorboard", "tb_logger", "tb_logs"}
+
+// written matches names of settings whose files a program writes. A checkpoint may be one that it starts from.
+var written = lazy.MustCompile(`(?i)(^|[-_.])(out|output|outputs|log|logs|logging|save|saves|dump|metrics|history|` +
+	`reports?|` +
+	`predictions)([-_.]|$)|(^|[-_.])(out|log|save|metrics|history|report|dump)(file|path|json)$`)
 
 // readData takes the listings of the files and folders that the command, its recipes and its variables name.
 func (id *Identity) readData(s Subject) {
@@ -112,8 +127,11 @@ func (s Subject) isData(path, name string, declared bool) bool {
 			return false
 		}
 	}
-	if declared || !info.IsDir() {
+	if declared {
 		return true
+	}
+	if !info.IsDir() {
+		return !written.MatchString(name) && filepath.Ext(path) != ".log"
 	}
 	if _, err := os.Stat(filepath.Join(path, ".git")); err == nil { // a project
 		return false
@@ -124,7 +142,7 @@ func (s Subject) isData(path, name string, declared bool) bool {
 	if s.Job != nil && s.Job.Exclusive != "" && (inside(s.Job.Exclusive, path) || inside(path, s.Job.Exclusive)) {
 		return false
 	}
-	return !output.MatchString(name)
+	return !output.MatchString(name) && !slices.Contains(trackers, filepath.Base(path))
 }
 
 // inside reports whether a path is a folder or lies in it.
@@ -159,6 +177,7 @@ func (s Subject) listed(path string) (t Tree, ok bool) {
 		}
 		t.Parts = append(t.Parts, Entry{f.path, mark, f.modified})
 	}
+	s.sample(&t, path, l.files)
 	for depth := 8; len(t.Parts) > mostEntries && depth >= 0; depth-- {
 		t.Parts = joined(t.Parts, depth)
 	}
@@ -219,9 +238,24 @@ func (l *lister) list(path, below string) bool {
 	return true
 }
 
-// source reports whether a file in a folder of data is code, which is compared as code.
+// source reports whether a file in a folder of data is none of the data: code, which is compared as code, what file
+// browsers, editors and file systems leave, and caches that loaders make of the data.
 func source(name string) bool {
-	return strings.HasSuffix(name, ".py") || strings.HasSuffix(name, ".pyc")
+	base := filepath.Base(name)
+	switch base {
+	case ".DS_Store", "Thumbs.db", "desktop.ini", ".ipynb_checkpoints", ".cache", ".directory", "lost+found":
+		return true
+	}
+	if strings.HasPrefix(base, "cache-") && strings.HasSuffix(base, ".arrow") {
+		return true
+	}
+	for _, start := range []string{"._", ".nfs", ".#", ".~lock"} {
+		if strings.HasPrefix(base, start) {
+			return true
+		}
+	}
+	return slices.Contains([]string{".py", ".pyc", ".swp", ".lock", ".cache"}, filepath.Ext(base)) ||
+		strings.HasSuffix(base, "~")
 }
 
 // been reports whether a folder was listed before, and notes it.
@@ -262,8 +296,9 @@ func joined(parts []Entry, depth int) (out []Entry) {
 	return out
 }
 
-// Again lists the same data once more: what the run has written by now is then known.
+// Again lists the same data once more, and recipes that are new: what the run has written by now is then known.
 func (id *Identity) Again(s Subject) (trees []Tree) {
+	trees = id.newRecipes(s)
 	for _, was := range id.Data {
 		t, ok := s.listed(s.absolute(was.Path))
 		if ok {

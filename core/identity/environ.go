@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,24 @@ var (
 		`ROCR_VISIBLE_DEVICES$|PYTORCH_(CUDA_)?ALLOC_CONF$|TMPDIR$|TMP$|TEMP$|HOME$|USER$|USERNAME$|LOGNAME$|HOST$|` +
 		`HOSTNAME$|PATH$|PWD$|OLDPWD$|SHELL$|SHLVL$|TERM$|COLORTERM$|COLUMNS$|LINES$|LANG$|LC_|DISPLAY$|EDITOR$|_$|` +
 		`PYTHONPATH$|PYTHONUNBUFFERED$|PYTHONDONTWRITEBYTECODE$|VIRTUAL_ENV$|CONDA_|LD_LIBRARY_PATH$|JOB_ID$|TZ$|` +
-		`TQDM_|FORCE_COLOR$|NO_COLOR$|CI$|DEBUG$|LOGLEVEL$|LOG_LEVEL$)`)
+		`TQDM_|FORCE_COLOR$|NO_COLOR$|CI$|DEBUG$|LOGLEVEL$|LOG_LEVEL$|TMUX|STY$|WINDOW(ID)?$|XAUTHORITY$|DBUS_|KRB5|` +
+		`JPY_|JUPYTER|IPYTHON|IPY_|COLAB_|KAGGLE_|VSCODE_|PYCHARM_|PYDEVD_|` +
+		`MPLBACKEND$|MPLCONFIGDIR$|TERM_|APPTAINER_|` +
+		`SINGULARITY_|TOKENIZERS_PARALLELISM$|TF_CPP_|GRPC_|GLOG_|ABSL_|TENSORBOARD_|CLEARML_|PYTHONWARNINGS$|` +
+		`PYTHONFAULTHANDLER$|PYTHONPYCACHEPREFIX$|NUMEXPR_|OPENBLAS_NUM|VECLIB_|` +
+		`TORCH_HOME$|HF_HOME$|HF_(HUB_|DATASETS_)?CACHE$|` +
+		`HF_HUB_(OFFLINE|DISABLE_\w+|ENABLE_\w+|VERBOSITY)$|` +
+		`HF_DATASETS_OFFLINE$|TRANSFORMERS_(CACHE|OFFLINE|VERBOSITY)$)`)
+
+	// alias matches another name that source gives to the environment, or to what reads it.
+	alias = lazy.MustCompile(`\b(?:environ|getenv)\s+as\s+(\w+)|` +
+		`(?m:^\s*(\w+)\s*=\s*(?:dict\(\s*)?(?:os\.)?(?:environ|getenv)\b(?:\.copy\(\)|\.get)?\s*\)?\s*$)`)
+	// readsBy matches a variable that source reads by the name of a constant.
+	readsBy = lazy.MustCompile(`(?:environ(?:\.get\(|\.setdefault\(|\.pop\(|\[)|getenvb?\()\s*([A-Za-z_]\w*)\s*[,)\]]`)
+	// constant matches a constant with a text that may be a variable's name.
+	constant = lazy.MustCompile(`(?m:^\s*(\w+)\s*=\s*["'](\w+)["']\s*(?:#.*)?$)`)
+	// set matches what follows the name where a variable is set and not read.
+	set = lazy.MustCompile(`^\s*\]\s*=[^=]`)
 )
 
 // readEnv takes the variables that matter. names are those that the project's files read.
@@ -56,6 +74,34 @@ func (id *Identity) readEnv(s Subject, env []string, names []string) {
 			id.Env = append(id.Env, s.hashed([]string{name + "=" + value}, id.Salt)[0])
 		}
 	}
+}
+
+// variablesIn are the variables that Python source reads.
+func variablesIn(code string) (names []string) {
+	names = named(nil, code, within)
+	take := func(text string, pattern interface {
+		FindAllStringSubmatchIndex(string, int) [][]int
+	}) {
+		for _, at := range pattern.FindAllStringSubmatchIndex(text, -1) {
+			if !set.MatchString(text[at[1]:min(len(text), at[1]+20)]) {
+				names = append(names, text[at[2]:at[3]])
+			}
+		}
+	}
+	take(code, reads)
+	for _, m := range alias.FindAllStringSubmatch(code, -1) {
+		take(code, regexp.MustCompile(`\b`+m[1]+m[2]+`(?:\.get\(|\.setdefault\(|\.pop\(|\[|\()\s*b?["'](\w+)["']`))
+	}
+	by := named(nil, code, readsBy)
+	if len(by) == 0 {
+		return names
+	}
+	for _, m := range constant.FindAllStringSubmatch(code, -1) {
+		if slices.Contains(by, m[1]) {
+			names = append(names, m[2])
+		}
+	}
+	return names
 }
 
 // named adds the variables that a text reads, by a pattern with the name in a group.

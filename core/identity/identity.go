@@ -44,12 +44,19 @@ type Identity struct {
 	Ranks    int64    `json:"ranks,omitempty"` // 0: unknown
 	// Unknown lists what could not be read, and is not compared.
 	Unknown []string `json:"unknown,omitempty"`
+
+	py      python.Environment
+	imports map[string]bool // the first parts of the names that the code imports
 }
 
 // A File is a file and a hash of its content; the hash is "" if the file is not there.
 type File struct {
 	Path string `json:"path"` // relative to the command's folder where it lies below that, else absolute
 	Hash string `json:"hash"`
+	// Sought says that no import names the file: it lies below a file that imports by a computed name.
+	Sought bool `json:"sought,omitempty"`
+
+	written int64 // its time, in Unix nanoseconds; 0: unknown
 }
 
 // A Subject is what an identity is taken of.
@@ -89,6 +96,7 @@ func Take(s Subject, salt string) *Identity {
 	}
 	env := prog.Environ(s.Command.Env)
 	py := python.Of(prog, s.Command.Env)
+	id.py, id.imports = py, map[string]bool{}
 	id.Python, id.Release, id.Packages = py.Interpreter, py.Release(), py.Packages()
 	if !py.Known() {
 		id.Unknown = append(id.Unknown, "packages")

@@ -258,10 +258,10 @@ func TestOwnData(t *testing.T) {
 	for _, declared := range []bool{false, true} {
 		p := begin(declared)
 		was := p.take()
-		p.write("data/train.cache", "x")
+		p.write("data/train.own", "x")
 		left := was.Again(p.s)
 		wants(t, "its own", said(Compare(was, p.take(), Past{Left: left})))
-		p.write("data/train.cache", "y")
+		p.write("data/train.own", "y")
 		wants(t, "its own, again", said(Compare(was, p.take(), Past{Left: left})))
 		p.write("data/a", "2")
 		got := said(Compare(was, p.take(), Past{Left: left}))
@@ -273,10 +273,10 @@ func TestOwnData(t *testing.T) {
 		// launch was killed: what was written until its last output may be the run's own
 		p = begin(declared)
 		was = p.take()
-		p.write("data/train.cache", "x")
+		p.write("data/train.own", "x")
 		wants(t, "before the end", said(Compare(was, p.take(), Past{Until: time.Now().Add(time.Second)})))
 		wants(t, "after the end", said(Compare(was, p.take(), Past{Until: time.Now().Add(-time.Hour)})),
-			"data/train.cache is new")
+			"data/train.own is new")
 	}
 }
 

@@ -39,7 +39,10 @@ func wordsOf(args []string) (out []word) {
 		case strings.HasPrefix(a, "-"):
 			last = strings.TrimLeft(a, "-")
 		default:
-			out = append(out, word{last, a})
+			out = append(out, word{last, strings.TrimPrefix(a, "@")}) // @FILE holds arguments
+			if output.MatchString(last) || written.MatchString(last) {
+				last = "" // what follows an output is another argument
+			}
 		}
 	}
 	return out
@@ -81,7 +84,8 @@ func (id *Identity) readRecipes(s Subject, prog *command.Prog) {
 			return
 		}
 		seen[path] = true
-		id.Recipes = append(id.Recipes, File{s.shown(path), text})
+		at, _ := stampOf(path)
+		id.Recipes = append(id.Recipes, File{Path: s.shown(path), Hash: text, written: at.Modified})
 		queue = append(queue, path)
 	}
 	if s.Job != nil && s.Job.Fixed == "" {
@@ -97,7 +101,7 @@ func (id *Identity) readRecipes(s Subject, prog *command.Prog) {
 	}
 	look := func(words []word, dirs ...string) {
 		for _, w := range words[:min(len(words), mostWords)] {
-			if slices.Contains(settings, strings.ToLower(filepath.Ext(w.value))) {
+			if slices.Contains(settings, strings.ToLower(filepath.Ext(w.value))) && !written.MatchString(w.name) {
 				path := found(w.value, dirs...)
 				if text, err := file.Read(path, mostFile); path != "" && err == nil {
 					add(path, digest(text))
@@ -112,6 +116,24 @@ func (id *Identity) readRecipes(s Subject, prog *command.Prog) {
 		}
 	}
 	slices.SortFunc(id.Recipes, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+}
+
+// newRecipes are the recipes that were not there when the identity was taken.
+func (id *Identity) newRecipes(s Subject) (trees []Tree) {
+	now := Identity{}
+	prog, err := s.Command.Prog()
+	if err != nil {
+		now.readRecipes(s, nil)
+	} else {
+		now.readRecipes(s, &prog)
+	}
+	began := files(id.Recipes)
+	for _, f := range now.Recipes {
+		if _, was := began[f.Path]; !was {
+			trees = append(trees, Tree{Path: f.Path, Files: 1, Parts: []Entry{{"", f.Hash, f.written}}})
+		}
+	}
+	return trees
 }
 
 // found is the absolute path of a file or folder that a word names from one of the folders; "" if there is none.

@@ -60,6 +60,13 @@ var early = []string{
 	`(?i)\bno improvement\b.{0,80}\bstop`,
 	`(?i)\bstopping (?:the )?training\b`,
 	`(?i)\b(?:has |have |training )converged\b`,
+	`(?i)^\W*converged\b`,
+	`(?i)\bconverged (?:at|after|in)\b`,
+	`(?i)\bstopped: .{0,60}\breached\b`,
+	`(?i)\b(?:target|goal|max_steps|max_epochs)\b.{0,60}\breached\b`,
+	`(?i)\bno improvement\b.{0,80}\b(?:halt|exit|terminat|end|quit)`,
+	`(?i)\bstopped improving\b`,
+	`(?i)\btrial\b.{0,30}\bpruned\b`,
 	`(?i)\btime (?:limit|budget)\b.{0,40}\b(?:reached|exceeded|is over)\b`,
 	`(?i)\bmax(?:imum)?[ _]?(?:train(?:ing)?[ _])?time\b.{0,40}\b(?:reached|exceeded)\b`,
 }

@@ -1,10 +1,14 @@
 package python
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/file"
 )
 
 // Roots are the folders outside the installed packages in which the environment looks for modules, in Python's order:
@@ -33,11 +37,61 @@ func (e Environment) Packages() (out []string) {
 				continue
 			}
 			version, _, _ = strings.Cut(version, "-py3") // of an egg: NAME-VERSION-py3.11
-			out = append(out, distribution+" "+version)
+			out = append(out, distribution+" "+version+built(filepath.Join(dir, entry.Name())))
 		}
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// built tells builds of one version apart that were installed from a folder, a file or a repository: by the hashes of
+// their files. It is "" for what came from an index. Source: the specification of direct_url.json and of RECORD.
+func built(info string) string {
+	if _, err := os.Stat(filepath.Join(info, "direct_url.json")); err != nil {
+		return ""
+	}
+	text, err := file.Read(filepath.Join(info, "RECORD"), 4<<20)
+	if err != nil {
+		return ""
+	}
+	var files []string
+	for line := range strings.Lines(string(text)) {
+		if strings.Contains(line, "sha256=") && !strings.Contains(line, ".dist-info/") {
+			files = append(files, strings.TrimSpace(line))
+		}
+	}
+	slices.Sort(files)
+	return fmt.Sprintf(" (%.4x)", sha256.Sum256([]byte(strings.Join(files, "\n"))))
+}
+
+// Needs lists what a distribution requires without extras, by normal names, and the modules that it brings as far as it
+// tells. known is false where its metadata are not there. Source: the core metadata specification.
+func (e Environment) Needs(distribution string) (requires, modules []string, known bool) {
+	name := strings.ReplaceAll(distribution, "-", "_")
+	modules = []string{name, strings.ToLower(name)}
+	for _, hit := range e.found(name + "-*.dist-info") {
+		text, err := file.Read(filepath.Join(hit, "METADATA"), 1<<20)
+		if err != nil {
+			continue
+		}
+		known = true
+		for line := range strings.Lines(string(text)) {
+			rest, ok := strings.CutPrefix(line, "Requires-Dist: ")
+			if ok && !strings.Contains(rest, "extra ==") {
+				end := strings.IndexAny(rest, " (=<>!~;[\r\n")
+				requires = append(requires, Normal(rest[:max(0, end)]))
+			}
+		}
+		if text, err := file.Read(filepath.Join(hit, "top_level.txt"), 1<<16); err == nil {
+			modules = append(modules, strings.Fields(string(text))...)
+		}
+	}
+	return requires, modules, known
+}
+
+// Normal is the name of a distribution as all its spellings share it.
+func Normal(name string) string {
+	return strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(name))
 }
 
 // cutSuffixes cuts the first of the suffixes that the text has.

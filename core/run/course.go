@@ -71,7 +71,12 @@ var (
 	// outOf is a count of evaluations without improvement, and switched a setting: neither ends a training.
 	outOf    = lazy.MustCompile(`(?i)counter\W{1,3}(\d+) (?:out )?of (\d+)`)
 	switched = lazy.MustCompile(`(?i)[:=]\s*(?:true|false|none|null|\d+)\b`)
-	epochOf  = lazy.MustCompile(`(?i)\bepochs?\b["']?[\s:=#\[(]{0,4}(\d+)`)
+	// reached is a limit that ended a training, whatever its value is; ill is why one broke off, which
+	// is no reason to be content.
+	reached = lazy.MustCompile(`(?i)\breached\b`)
+	ill     = lazy.MustCompile(`(?i)\bnan\b|\binf(?:inite|inity)?\b|\b(?:not|non)[ -]?finite\b|\bdiverg|` +
+		`\berror\b|\bexception\b|\bfail(?:ed|ure)\b`)
+	epochOf = lazy.MustCompile(`(?i)\bepochs?\b["']?[\s:=#\[(]{0,4}(\d+)`)
 )
 
 // See takes an event of the program's output. at is when it came.
@@ -85,9 +90,11 @@ func (c *Courses) See(e oom.Event, at time.Time) {
 	case job.SavedState:
 		c.save(e)
 	case oom.StoppedEarly:
-		m := outOf.FindStringSubmatch(e.Line.Text)
-		if m == nil && !switched.MatchString(e.Line.Text) || m != nil && m[1] == m[2] {
-			c.early = strings.TrimSpace(e.Line.Text)
+		text := e.Line.Text
+		m := outOf.FindStringSubmatch(text)
+		reason := m != nil && m[1] == m[2] || m == nil && (!switched.MatchString(text) || reached.MatchString(text))
+		if reason && !ill.MatchString(text) {
+			c.early = strings.TrimSpace(text)
 		}
 	}
 }

@@ -214,6 +214,12 @@ func TestDoubtful(t *testing.T) {
 		"every fifth, counted from 5": {"step 5/10 loss 1", false, "", true},
 		"the patience is over": {steps("step %d/60 loss 1", 1, 9) +
 			"; patience of 5 reached, stopping training", false, "patience of 5 reached, stopping training", false},
+		"a limit of Lightning's": {steps("step %d/60 loss 1", 1, 9) + "; Trainer.fit stopped: max_steps=9 reached.", false,
+			"Trainer.fit stopped: max_steps=9 reached.", false},
+		"it converged":          {steps("step %d/60 loss 1", 1, 9) + "; Converged after 9 steps", false, "Converged after 9 steps", false},
+		"nothing is gained":     {steps("step %d/60 loss 1", 1, 9) + "; val loss stopped improving", false, "val loss stopped improving", false},
+		"its loss is no number": {steps("step %d/60 loss 1", 1, 9) + "; Loss is nan, stopping training", false, "", true},
+		"it diverged":           {steps("step %d/60 loss 1", 1, 9) + "; training diverged: stopping early", false, "", true},
 		"counted by epoch, to the end": {steps("step %d/6 loss 1", 1, 6) + "; " + steps("step %d/6 loss 1", 1,
 			2), false, "", false},
 	} {
