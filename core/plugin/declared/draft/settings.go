@@ -12,6 +12,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/python/options"
 )
 
@@ -318,25 +319,42 @@ func (d *drafting) from(s *setting) string {
 
 // batchNorm drafts whether batch normalisation sees the micro-batch.
 func (d *drafting) batchNorm() {
-	norm := regexp.MustCompile(`\b(\w*BatchNorm\w*|SyncBN|InPlaceABN)\b`)
+	for _, f := range d.files {
+		for _, s := range f.Statements {
+			for t := s.First; t < s.End; t++ {
+				if f.Tokens[t].Kind != python.Word || !norm.MatchString(f.Token(t)) || asked.MatchString(f.Of(s.Range)) {
+					continue
+				}
+				why, certain := f.Token(t), sure
+				if f != d.files[0] && d.best(wish{netName}, func(options.Option) bool { return true }) != nil {
+					why, certain = why+". An option chooses the network: it may be another", likely
+				}
+				d.add(fmt.Sprintf("%s%s, %s", certain, d.place(f, t), why), "batch-norm: true")
+				return
+			}
+		}
+	}
 	library := regexp.MustCompile(`\b(torchvision\.models|timm\.create_model|timm\b.*create_model|models\.__dict__|` +
 		`models\.resnet\w*|segmentation_models_pytorch)`)
-	for _, re := range []*regexp.Regexp{norm, library} {
-		for _, f := range d.files {
-			for n, line := range strings.Split(f.Code, "\n") {
-				if m := re.FindString(line); m != "" {
-					why, certain := m, sure
-					if re == library {
-						why, certain = m+": most models there have batch normalisation", likely
-					}
-					d.add(fmt.Sprintf("%s%s:%d, %s", certain, d.relative(f.Path), n+1, why), "batch-norm: true")
-					return
-				}
+	for _, f := range d.files {
+		for n, line := range strings.Split(f.Code, "\n") {
+			if m := library.FindString(line); m != "" {
+				d.add(fmt.Sprintf("%s%s:%d, %s: most models there have batch normalisation", likely, d.relative(f.Path), n+1,
+					m), "batch-norm: true")
+				return
 			}
 		}
 	}
 	d.hint("batch-norm: true", "No BatchNorm was found in the files that were read. If the network has it, add this line")
 }
+
+var norm = lazy.MustCompile(`^(\w*BatchNorm\w*|SyncBN|InPlaceABN)$`)
+
+// asked matches a statement that asks for batch normalisation, converts, names or imports it, but makes none.
+var asked = lazy.MustCompile(`\bisinstance\(|\btype\(|convert_sync|\bfreeze|__class__|^\s*(from|import)\b`)
+
+// netName is how options are called that choose the network.
+const netName = `net|arch|architecture|model|model_name|backbone|network`
 
 // rungWishes are what launch may change, mildest first.
 var rungWishes = []struct {
@@ -436,7 +454,8 @@ var ignored = lazy.MustCompile(`^(lr|learning_rate|base_lr|max_lr|min_lr|init_lr
 func (d *drafting) ignore() {
 	var places []string
 	for _, o := range d.list.Options {
-		if len(o.Names) == 0 || o.How == options.Constants || o.How == options.File || !ignored.MatchString(bare(long(o))) {
+		if len(o.Names) == 0 || o.How == options.Constants || o.How == options.File || !ignored.MatchString(bare(long(o))) ||
+			d.shapes(o) {
 			continue
 		}
 		p := d.key(o)
@@ -452,6 +471,33 @@ func (d *drafting) ignore() {
 			notes: []string{"Settings that do not change the memory, by their names. Remove one that does."}})
 		d.Found++
 	}
+}
+
+// lengthName are settings that bound the training in one program, and are the length of a rollout in another.
+var lengthName = lazy.MustCompile(`^(steps|n_steps|num_steps)$`)
+
+// shapes reports whether such a setting is a dimension of a tensor, or a factor of a batch: it then changes the memory.
+func (d *drafting) shapes(o options.Option) bool {
+	if !lengthName.MatchString(bare(long(o))) {
+		return false
+	}
+	r := d.reads(&setting{Option: o, place: d.at(o)}, nil)
+	for _, f := range d.files {
+		if !r.mayBe(f) {
+			continue
+		}
+		for _, s := range f.Statements {
+			if a, ok := f.Assigns(s); ok && batchVariable.MatchString(lastPart(a.Name)) && r.in(f.Of(a.Value)) {
+				return true
+			}
+			for _, c := range f.Calls(s.Range) {
+				if drawn.MatchString(lastPart(c.Name)) && r.in(f.Of(f.Inside(c.Open))) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // wrapped joins words by commas, over several lines.
