@@ -574,7 +574,7 @@ func (d *drafting) ranks() {
 					continue
 				}
 				where := d.place(f, c.First)
-				if r := d.best(ranksWish, whole); r != nil {
+				if r := d.best(ranksWish, whole); r != nil && !d.cut { // else what is not read may divide by it
 					d.add(likely+where+" starts processes; "+d.from(r), "ranks: %s", r.place)
 				} else {
 					d.hint("ranks: cards", where+" starts processes. If one is started for each GPU, ranks is cards")

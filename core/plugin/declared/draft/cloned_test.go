@@ -53,6 +53,24 @@ def validate(iteration):
 for iteration in range(9):
     validate(iteration)
 `}, []string{`metric: {name: val_loss, pattern: 'Validation loss .*?: \s*(?P<value>`}},
+	"a threshold": {map[string]string{"train.py": opening + `
+def evaluate():
+    for iou in (0.5, 0.75):
+        print("Eval IoU : {:.2f}".format(iou))
+for step in range(9):
+    evaluate()
+`}, []string{`!metric: `}},
+	"a threshold that is a default": {map[string]string{"train.py": opening + `
+def evaluate(iou=0.5):
+    print("Eval IoU : {:.2f}".format(iou))
+for step in range(9):
+    evaluate(0.1)
+`}, []string{`!metric: `}},
+	"kinds of batch normalisation": {map[string]string{"train.py": opening + `
+kinds = (nn.BatchNorm1d, nn.BatchNorm2d)
+for m in net.modules():
+    frozen = FrozenBatchNorm2d(m)
+`}, []string{`!batch-norm: `}},
 	"a percentage": {map[string]string{"train.py": opening + `
 for epoch in range(3):
     for batch_idx, x in enumerate(loader):
@@ -90,6 +108,24 @@ loss.backward()
 		[]string{`# no setting of a gradient accumulation was found, but the training loop is not in the files`}},
 	"accum-freq": {map[string]string{"train.py": opening + `p.add_argument("--accum-freq", type=int, default=1)`},
 		[]string{`accumulation: --accum-freq  # likely`}},
+	"a precision that is mixed": {map[string]string{"train.py": opening +
+		`p.add_argument("--precision", choices=["amp", "bf16", "fp32"], default="amp")`}, []string{`!rungs:`}},
+	"a precision that is not": {map[string]string{"train.py": opening +
+		`p.add_argument("--precision", choices=["amp", "bf16", "fp32"], default="fp32")`},
+		[]string{"rungs:\n  - {name: mixed precision, at: --precision, to: bf16, cost: numerics}"}},
+	"pairs that a library reads": {map[string]string{"train.py": `import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--cfg")
+args, rest = p.parse_known_args()
+run(args.cfg, rest)
+`, "a.yaml": "TRAIN:\n  BATCH_SIZE: 64\n"}, []string{`micro-batch: {any: [{pair: TRAIN.BATCH_SIZE}, {--cfg: `}},
+	"pairs after an option of theirs": {map[string]string{"train.py": `import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--cfg")
+p.add_argument("--opts", nargs=argparse.REMAINDER)
+args = p.parse_args()
+cfg.merge_from_list(args.opts)
+`, "b.yaml": "TRAIN:\n  BATCH_SIZE: 64\n"}, []string{`micro-batch: {any: [{pair: TRAIN.BATCH_SIZE}, {--cfg: `}},
 	"batch normalisation that is asked for": {map[string]string{"train.py": opening + `
 for m in net.modules():
     if isinstance(m, nn.BatchNorm2d):
@@ -148,7 +184,14 @@ for x in log.log_every(loader, 10, header):
 
 func TestCloned(t *testing.T) {
 	for name, tt := range cloned {
-		t.Run(name, func(t *testing.T) { drafted(t, tt.files, "python train.py", tt.want) })
+		command := "python train.py"
+		switch {
+		case tt.files["a.yaml"] != "":
+			command += " --cfg a.yaml DATA.PATH d TRAIN.BATCH_SIZE 16"
+		case tt.files["b.yaml"] != "":
+			command += " --cfg b.yaml --opts DATA.PATH d TRAIN.BATCH_SIZE 16"
+		}
+		t.Run(name, func(t *testing.T) { drafted(t, tt.files, command, tt.want) })
 	}
 }
 

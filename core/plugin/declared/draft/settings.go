@@ -322,7 +322,8 @@ func (d *drafting) batchNorm() {
 	for _, f := range d.files {
 		for _, s := range f.Statements {
 			for t := s.First; t < s.End; t++ {
-				if f.Tokens[t].Kind != python.Word || !norm.MatchString(f.Token(t)) || asked.MatchString(f.Of(s.Range)) {
+				if f.Tokens[t].Kind != python.Word || !norm.MatchString(f.Token(t)) ||
+					strings.Contains(f.Token(t), "Frozen") || f.listsNorms(s) || asked.MatchString(f.Of(s.Range)) {
 					continue
 				}
 				why, certain := f.Token(t), sure
@@ -350,6 +351,17 @@ func (d *drafting) batchNorm() {
 
 var norm = lazy.MustCompile(`^(\w*BatchNorm\w*|SyncBN|InPlaceABN)$`)
 
+// listsNorms reports whether a statement lists several kinds of batch normalisation, to look for one of them.
+func (f *file) listsNorms(s python.Statement) bool {
+	n := 0
+	for t := s.First; t < s.End; t++ {
+		if f.Tokens[t].Kind == python.Word && norm.MatchString(f.Token(t)) && !f.Is(t+1, "(") {
+			n++
+		}
+	}
+	return n > 1
+}
+
 // asked matches a statement that asks for batch normalisation, converts, names or imports it, but makes none.
 var asked = lazy.MustCompile(`\bisinstance\(|\btype\(|convert_sync|\bfreeze|__class__|^\s*(from|import)\b`)
 
@@ -370,11 +382,14 @@ var rungWishes = []struct {
 	{"bf16", "numerics", "", lazy.MustCompile(`^(use_)?bf16$|^bfloat16$`), nil, nil},
 	{"mixed precision", "numerics", "", lazy.MustCompile(`^(use_)?(amp|mixed_precision|autocast)$|^(dtype|` +
 		`precision|amp_dtype|torch_dtype|train_dtype)$`), nil,
-		lazy.MustCompile(`^(bf16|bfloat16|bf16-mixed)$`)},
+		lazy.MustCompile(`^(bf16|bfloat16|bf16-mixed|amp_bf16|amp_bfloat16)$`)},
 	{"8-bit optimizer", "numerics", ", new-state: true",
 		lazy.MustCompile(`^(use_)?(8bit_adam\w*|adam_?8bit|8bit_optim\w*|8bit)$|^(optim|optimizer|optimizer_type|opt)$`),
 		nil, lazy.MustCompile(`(?i)^(adamw?_?8bit|adamw_bnb_8bit|adamw?8bit)$`)},
 }
+
+// mixedAlready are values of a precision that is mixed, or less.
+var mixedAlready = lazy.MustCompile(`(?i)^(torch\.)?(amp\w*|\w*(fp|bf|float)16\w*|16(-mixed)?|bf16-\w+|fp8|mixed)$`)
 
 // rungs drafts what else launch may change: only what is off by default and not set by the command.
 func (d *drafting) rungs() {
@@ -388,6 +403,10 @@ func (d *drafting) rungs() {
 			}
 			if on := o.Known && o.Default == "True"; on || o.Known && o.Default == "None" && o.How == options.HF &&
 				w.value == nil { // it is on, or the library decides
+				taken[w.name] = true
+				continue
+			}
+			if w.name == "mixed precision" && o.Known && mixedAlready.MatchString(o.Default) {
 				taken[w.name] = true
 				continue
 			}

@@ -379,7 +379,7 @@ func (d *drafting) metric(all []message) {
 		m := &all[n]
 		for i, p := range m.pieces {
 			if p.field == "" || strings.ContainsAny(p.field, "{") || d.typed(p.field) || m.f.oneTime(m.statement) ||
-				numberOnly.MatchString(p.field) ||
+				numberOnly.MatchString(p.field) || m.f.goesThrough(m.statement, p.field) ||
 				noFigure.MatchString(m.before(i)) {
 				continue
 			}
@@ -444,6 +444,24 @@ func better(field, label string) (score int, direction string) {
 		return 18, "maximise"
 	}
 	return 0, ""
+}
+
+// goesThrough reports whether a loop around a statement goes through values of a name, or the function around it has a
+// number as its default. Both are no results: for iou in thresholds.
+func (f *file) goesThrough(at int, name string) bool {
+	if header := f.function(at); header >= 0 {
+		if def, _ := f.Definition(f.Statements[header]); def.Open >= 0 {
+			if a, ok := python.Keyword(f.Args(def.Open), name); ok && number(f.Of(a.Range)) {
+				return true
+			}
+		}
+	}
+	for i := f.Statements[at].In; i >= 0; i = f.Statements[i].In {
+		if s := f.Statements[i]; f.Is(s.First, "for") && f.Is(s.First+1, name) && f.Is(s.First+2, "in") {
+			return true
+		}
+	}
+	return false
 }
 
 // numberOnly matches the number of a step, an epoch or a batch, which is no figure: "Validation loss {step}: {loss}".
