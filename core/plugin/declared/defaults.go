@@ -9,6 +9,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/python/options"
 )
 
 // assumed is the value of a setting that the command does not set: the script's own default; nil if that is not known.
@@ -27,6 +28,20 @@ func (r *reading) assumed(p *place) any {
 		}
 	}
 	return nil
+}
+
+// redeclares reports whether the program itself declares the option, where a ready declaration has the default of a
+// library: a class of the script that takes the library's fields over may give another default.
+func (r *reading) redeclares(p *place) bool {
+	for _, one := range p.each() {
+		for _, name := range one.names {
+			o, ok := r.prog.settings().Lookup(name)
+			if ok && one.option() && one.path == "" && o.How == options.HF && o.Path != "" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // elsewhere reports whether a file that the command names, and that the declaration does not read, may set the option.
@@ -50,7 +65,9 @@ func (r *reading) elsewhere(p place) bool {
 		if filepath.Ext(value) == ".json" && option != "" && !settingsFile.MatchString(option) {
 			continue
 		}
-		if !slices.Contains(endings, filepath.Ext(value)) || r.file(value) != nil {
+		named := strings.HasPrefix(option, "-") && settingsFile.MatchString(option) &&
+			strings.Contains(r.prog.text().Code, "configargparse")
+		if !named && !slices.Contains(endings, filepath.Ext(value)) || r.file(value) != nil {
 			continue
 		}
 		text, err := file.Read(absolute(r.prog.Dir, value), maxFile)

@@ -186,3 +186,45 @@ func TestResumeValue(t *testing.T) {
 		}
 	}
 }
+
+// A class of the script that takes over a library's fields may give them other defaults than a ready declaration has.
+func TestRedeclared(t *testing.T) {
+	const head = "import transformers\nfrom transformers import HfArgumentParser\n"
+	const tail = "args = HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()\n"
+	for text, want := range map[string]job.Batch{
+		head + "from transformers import TrainingArguments\n" +
+			tail: {Micro: 8, Accumulation: 1, Ranks: 1},
+		head + "@dataclass\nclass TrainingArguments(transformers.TrainingArguments):\n" +
+			"    per_device_train_batch_size: int = field(default=1)\n" +
+			"    gradient_accumulation_steps: int = field(default=16)\n" + tail: {Micro: 1, Accumulation: 16, Ranks: 1},
+	} {
+		// the name in a comment is no code that resumes
+		text += "# resume_from_checkpoint is not supported\ntrainer.train()\n"
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "run.py"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c := job.Command{Args: []string{"python", "run.py"}, Dir: dir, Devices: 1}
+		recognized, err := New().Recognize(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j := recognized.Job(); j.Batch != want || j.Resume.None == "" {
+			t.Errorf("%q: %+v, resume %+v; want %+v", text, j.Batch, j.Resume, want)
+		}
+	}
+}
+
+// The file of settings of configargparse may set any option, whatever the file is called.
+func TestConfigArgparse(t *testing.T) {
+	for args, want := range map[string]int64{"": 4096, " --config a.txt": 0, " --config b.txt": 4096} {
+		j, _ := planned(t, try{files: map[string]string{
+			"train.py": "import configargparse\np = configargparse.ArgumentParser()\n" +
+				"p.add_argument('--config', is_config_file=True)\np.add_argument('--rays', type=int, default=4096)\n",
+			"a.txt": "rays = 1024\n", "b.txt": "name = x\n",
+		}, command: "python train.py" + args}.in(t, "script: train.py\nmicro-batch: --rays\n"))
+		if j.Batch.Micro != want {
+			t.Errorf("%q: %+v, want %d", args, j.Batch, want)
+		}
+	}
+}

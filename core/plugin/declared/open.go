@@ -420,7 +420,7 @@ func (r *reading) find(p *place) (*setting, error) {
 	if s.change != nil {
 		s.at, s.place = s.change.at, s.change.place
 	}
-	if s.value = p.preset(); s.value == nil {
+	if s.value = p.preset(); s.value == nil || r.ready && r.redeclares(p) {
 		s.value = r.assumed(p)
 	}
 	if s.value == nil && s.place.takes == config.None {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/python/options"
@@ -126,12 +127,22 @@ func (d *declaration) fits(p *program) string {
 		return "there is no " + strings.Join(d.Beside, " or ") + " beside the script"
 	}
 	for _, one := range d.Contains {
-		if !slices.ContainsFunc(one, func(s string) bool { return strings.Contains(p.text().Text, s) }) {
+		if !slices.ContainsFunc(one, func(s string) bool { return p.contains(s) }) {
 			return "the script does not contain " + strings.Join(one, " or ")
 		}
 	}
 	return ""
 }
+
+// contains reports whether the script holds a text, outside of comments where it is a word of the code.
+func (p *program) contains(s string) bool {
+	if identifier.MatchString(s) {
+		return strings.Contains(p.text().Code, s)
+	}
+	return strings.Contains(p.text().Text, s)
+}
+
+var identifier = lazy.MustCompile(`^\.?[A-Za-z_]\w*\(?$`)
 
 // exists reports whether a path exists beside the script or in the command's folder.
 func (p *program) exists(name string) bool {

@@ -27,7 +27,7 @@ var (
 		`mini_?batch(_?size)?|mb_size`, `batch|bs|bsz`, `.*_train_batch_size|.*batch_?size`}
 	accumWish = wish{`gradient_accumulation_steps?|grad_accumulation_steps|gradient_accumulate_steps|` +
 		`gradient_accumulate_every`,
-		`grad_accum(_steps?)?|grad_acc_steps?|grad_accumulate|accum_steps?|accumulation_steps?|accum_iters?|` +
+		`grad_accum(_steps?)?|grad_acc_steps?|grad_accumulate|accum_steps?|accumulation_steps?|accum_iters?|accum_freq|` +
 			`acc_steps?|accumulate_steps?`,
 		`accumulate_grad_batches|gradient_accumulation(_iters)?|accumulate_gradients?|accumulation|accumulate|accum|` +
 			`iter_size|update_freq|grad_accum.*|.*accumulation.*`}
@@ -108,6 +108,10 @@ func (d *drafting) findMicro() (micro *setting, why, doubt string) {
 	if s := all[0]; s.How == options.HF && bare(long(s.Option)) == "per_device_train_batch_size" {
 		return &s, sure + "the Trainer reads it", ""
 	}
+	if at := d.unlisted(all); at != "" {
+		return nil, "", at + ", which may be the micro-batch, and no option of that name could be read. If it is, " +
+			long(all[0].Option) + " (" + d.from(&all[0]) + ") is the global batch"
+	}
 	fed := map[string]string{}
 	var chosen []setting
 	for i := range all {
@@ -141,6 +145,21 @@ func (d *drafting) findMicro() (micro *setting, why, doubt string) {
 	}
 	return nil, "", "several settings could be it: " + strings.Join(names, ", ") + ". It is the one that decides how " +
 		"many samples one forward pass has"
+}
+
+var readsMicro = lazy.MustCompile(`(?i)\b(args?|opts?|cfg|config|flags|hps|hparams)\.(micro_?batch(_?size)?)\b`)
+
+// unlisted is where the code reads a micro-batch from its options, none of which that was read has the name; "".
+func (d *drafting) unlisted(all []setting) string {
+	for _, f := range d.files {
+		for n, line := range strings.Split(f.Code, "\n") {
+			m := readsMicro.FindStringSubmatch(line)
+			if m != nil && !slices.ContainsFunc(all, func(s setting) bool { return bare(long(s.Option)) == bare(m[2]) }) {
+				return fmt.Sprintf("%s:%d reads %s", d.relative(f.Path), n+1, m[0])
+			}
+		}
+	}
+	return ""
 }
 
 // divides is where the program divides another setting by this one, or "".
@@ -237,10 +256,36 @@ func (d *drafting) accumulating(global *setting) {
 	case global != nil && d.micro != nil:
 		d.total(global)
 	default:
-		d.miss("accumulation: --accumulation-steps", "the program seems to have no gradient accumulation. Without it "+
+		why := "the program seems to have no gradient accumulation"
+		if at := d.accumulates(); at != "" {
+			why = at + " may be of a gradient accumulation, but no setting of it was found"
+		} else if !slices.ContainsFunc(d.files, func(f *file) bool { return strings.Contains(f.Code, "backward(") }) {
+			why = "no setting of a gradient accumulation was found, but the training loop is not in the files that were read"
+		} else if d.cut || len(d.list.Unread) > 0 {
+			why = "no setting of a gradient accumulation was found, but not all of the program could be read"
+		}
+		d.miss("accumulation: --accumulation-steps", why+". Without it "+
 			"a smaller micro-batch is another global batch, and launch makes it only with --allow recipe")
 	}
 }
+
+var accumulatesName = lazy.MustCompile(`(?i)\b\w*(grad\w*_?accum|` +
+	`accum\w*_?(grad|steps?\b|iters?\b|freq|every|factor)|micro_?batch|micro_?steps?\b)\w*`)
+
+// accumulates is a name of the project's code that may be of a gradient accumulation, with its place; "".
+func (d *drafting) accumulates() string {
+	for _, f := range d.files {
+		for n, line := range strings.Split(f.Code, "\n") {
+			if name := accumulatesName.FindString(line); name != "" && !notAccumName.MatchString(name) {
+				return fmt.Sprintf("%s (%s:%d)", name, d.relative(f.Path), n+1)
+			}
+		}
+	}
+	return ""
+}
+
+// notAccumName matches accumulated gradients of something else than a step.
+var notAccumName = lazy.MustCompile(`(?i)^(xyz|pos|means2d|densif\w*)_|AccumulateGrad|accumulated_`)
 
 var (
 	typeName = lazy.MustCompile(`(?i)^(batch_?(size_?)?(type|unit|by|mode)|batching(_?(type|mode|strategy))?|` +
@@ -360,18 +405,23 @@ func (d *drafting) unnamed() string {
 		}
 	}
 	for _, f := range d.files {
-		for _, s := range f.Statements {
+		for i, s := range f.Statements {
 			for _, c := range f.Calls(s.Range) {
-				a, ok := python.Keyword(f.Args(c.Open), "batch_size")
-				if ok && number(f.Of(a.Range)) && !evalish.MatchString(f.Of(s.Range)) {
-					return fmt.Sprintf("%s sets batch_size=%s in a call. launch changes an option or a constant: make it one",
-						d.place(f, a.First), f.Of(a.Range))
+				for _, name := range []string{"train_batch_size", "batch_size"} {
+					a, ok := python.Keyword(f.Args(c.Open), name)
+					if ok && number(f.Of(a.Range)) && !notMade.MatchString(lastPart(c.Name)) && !d.evaluates(f, i) {
+						return fmt.Sprintf("%s sets %s=%s in a call. launch changes an option or a constant: make it one",
+							d.place(f, a.First), name, f.Of(a.Range))
+					}
 				}
 			}
 		}
 	}
 	return ""
 }
+
+// notMade are calls that are given the size of another batch than the training's.
+var notMade = lazy.MustCompile(`(?i)sampl|predict|generat|evaluat|infer`)
 
 // quotient are names of what a program calls its accumulation where it computes it.
 var quotient = lazy.MustCompile(`(?i)accum|^gas$|(^|_)rounds$|num_micro|n_?micro|micro_?(batches|steps)|` +
@@ -524,7 +574,7 @@ func (d *drafting) ranks() {
 					continue
 				}
 				where := d.place(f, c.First)
-				if r := d.best(ranksWish, whole); r != nil {
+				if r := d.best(ranksWish, whole); r != nil && !d.cut { // else what is not read may divide by it
 					d.add(likely+where+" starts processes; "+d.from(r), "ranks: %s", r.place)
 				} else {
 					d.hint("ranks: cards", where+" starts processes. If one is started for each GPU, ranks is cards")

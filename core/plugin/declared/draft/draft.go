@@ -126,7 +126,9 @@ type drafting struct {
 	calls   map[string][]call
 	growing map[string]bool
 
-	readings map[string]*reading
+	readings  map[string]*reading
+	everyCall map[string][]call
+	paths     map[string]globbed
 
 	saves     []save
 	searched  bool // for saves

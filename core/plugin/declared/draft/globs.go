@@ -1,6 +1,7 @@
 package draft
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/launch-ml/launch/core/python"
@@ -142,17 +143,54 @@ func (d *drafting) globName(f *file, name string, at, depth int) (string, bool) 
 		return d.named(o), true
 	}
 	if dotted && depth < 6 { // opt.save_dir = …
-		for _, g := range d.files {
-			for i, s := range g.Statements {
-				if a, ok := g.Assigns(s); ok && strings.HasSuffix(a.Name, "."+lastPart(name)) {
-					if path, ok := d.glob(g, a.Value, i, depth+2); ok && strings.Trim(path, "*/") != "" {
-						return path, true
+		return d.once(fmt.Sprint(".", lastPart(name), depth), func() (string, bool) {
+			for _, g := range d.files {
+				for i, s := range g.Statements {
+					if a, ok := g.Assigns(s); ok && strings.HasSuffix(a.Name, "."+lastPart(name)) {
+						if path, ok := d.glob(g, a.Value, i, depth+2); ok && strings.Trim(path, "*/") != "" {
+							return path, true
+						}
 					}
+				}
+			}
+			return "", false
+		})
+	}
+	return "", false
+}
+
+// A globbed is the path that a name was found to stand for.
+type globbed struct {
+	path string
+	ok   bool
+}
+
+// once looks for a path once: calls that hand on each other's parameters, such as those of forward, would have it
+// looked for as often as there are ways from one to another.
+func (d *drafting) once(what string, look func() (string, bool)) (string, bool) {
+	if d.paths == nil {
+		d.paths = map[string]globbed{}
+	}
+	if _, known := d.paths[what]; !known {
+		path, ok := look()
+		d.paths[what] = globbed{path, ok}
+	}
+	return d.paths[what].path, d.paths[what].ok
+}
+
+// callsOf are the calls in the whole project of what has that name.
+func (d *drafting) callsOf(name string) []call {
+	if d.everyCall == nil {
+		d.everyCall = map[string][]call{}
+		for _, f := range d.files {
+			for i, s := range f.Statements {
+				for _, c := range f.Calls(s.Range) {
+					d.everyCall[lastPart(c.Name)] = append(d.everyCall[lastPart(c.Name)], call{f, i, c})
 				}
 			}
 		}
 	}
-	return "", false
+	return d.everyCall[name]
 }
 
 // looped is the path that a loop's variable has: for path in [...].
@@ -224,7 +262,9 @@ func (d *drafting) parameter(f *file, name string, at, depth int) (string, bool)
 	if position < 0 {
 		return "", false
 	}
-	return d.passed(passing{f, def.Name, name, position - offset, header, fallback}, depth)
+	return d.once(fmt.Sprint(f.Path, header, name, depth), func() (string, bool) {
+		return d.passed(passing{f, def.Name, name, position - offset, header, fallback}, depth)
+	})
 }
 
 // A passing is a parameter of a function, and where its calls give it.
@@ -240,28 +280,25 @@ type passing struct {
 // can be read. What is given by a number is a number in all: its name as a word is another state.
 func (d *drafting) passed(p passing, depth int) (string, bool) {
 	given, computed := false, ""
-	for _, g := range d.files {
-		for i, s := range g.Statements {
-			for _, c := range g.Calls(s.Range) {
-				if lastPart(c.Name) != p.function || depth > 6 || saves(c.Name) { // torch.save is not the project's save
-					continue
-				}
-				args := g.Args(c.Open)
-				a, ok := python.Keyword(args, p.name)
-				if k := p.position; !ok && k >= 0 && k < len(args) && args[k].Name == "" && args[k].Stars == 0 {
-					a, ok = args[k], true
-				}
-				if !ok {
-					continue
-				}
-				given = true
-				switch path, ok := d.glob(g, a.Range, i, depth+1); {
-				case !ok && computed != "[0-9]*":
-					computed = star(g.Of(a.Range))
-				case ok && computed == "" && !final.MatchString(path):
-					return path, true
-				}
-			}
+	for _, one := range d.callsOf(p.function) {
+		g, c := one.f, one.call
+		if depth > 6 || saves(c.Name) { // torch.save is not the project's save
+			continue
+		}
+		args := g.Args(c.Open)
+		a, ok := python.Keyword(args, p.name)
+		if k := p.position; !ok && k >= 0 && k < len(args) && args[k].Name == "" && args[k].Stars == 0 {
+			a, ok = args[k], true
+		}
+		if !ok {
+			continue
+		}
+		given = true
+		switch path, ok := d.glob(g, a.Range, one.statement, depth+1); {
+		case !ok && computed != "[0-9]*":
+			computed = star(g.Of(a.Range))
+		case ok && computed == "" && !final.MatchString(path):
+			return path, true
 		}
 	}
 	switch {

@@ -59,6 +59,10 @@ func (d *drafting) header(f *file, e python.Range, at int) (string, bool) {
 			return "", false
 		}
 		a, _ := f.Assigns(f.Statements[b])
+		if slices.Contains(identifiers.FindAllString(f.Of(a.Value), -1), name) { // header = header + "; …", perhaps
+			text, ok := d.header(f, e, b)
+			return text + `.*?`, ok
+		}
 		e = a.Value
 	}
 	pieces := joined(f.pieces(e, 0))

@@ -40,7 +40,7 @@ func (d *drafting) takesPairs() (yes, end bool) {
 // those that the command has. A pair outranks the file.
 func (d *drafting) pairs(recipe []setting) []setting {
 	yes, end := d.takesPairs()
-	if !yes {
+	if !yes && !d.hasPairs(recipe) {
 		return recipe
 	}
 	out := slices.Clone(recipe)
@@ -78,6 +78,10 @@ func (d *drafting) pairs(recipe []setting) []setting {
 		}
 		if k := index(key); k >= 0 {
 			out[k].Default, out[k].Known, out[k].typed = value, true, true
+			if !strings.Contains(out[k].place, "pair:") { // after an option of its own: the pair is there, and outranks the file
+				out[k].place = "{any: [" + pairPlace(key) + ", " + out[k].place + "]}"
+				out[k].key = quoted("pair:" + key)
+			}
 		} else {
 			out = append(out, setting{Option: options.Option{Names: []string{key}, Dest: key, Default: value, Known: true,
 				How: "pairs"}, place: pairPlace(key), key: quoted("pair:" + key), typed: true})
@@ -85,6 +89,20 @@ func (d *drafting) pairs(recipe []setting) []setting {
 		i++
 	}
 	return out
+}
+
+// hasPairs reports whether the command has a pair whose key its file of settings has, too: then a library reads them.
+func (d *drafting) hasPairs(recipe []setting) bool {
+	for i, a := range d.prog.Args {
+		if i == 0 || i+1 == len(d.prog.Args) || !pairKey.MatchString(a) || strings.HasPrefix(d.prog.Args[i+1], "-") ||
+			strings.HasPrefix(d.prog.Args[i-1], "-") && !strings.HasSuffix(d.prog.Args[i-1], "opts") {
+			continue
+		}
+		if slices.ContainsFunc(recipe, func(s setting) bool { return s.Dest == a }) {
+			return true
+		}
+	}
+	return false
 }
 
 func pairPlace(key string) string { return "{pair: " + key + "}" }

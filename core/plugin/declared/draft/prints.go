@@ -42,7 +42,7 @@ func (d *drafting) messages() (all []message) {
 		for i, s := range f.Statements {
 			for _, c := range f.Calls(s.Range) {
 				name := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
-				if !slices.Contains(printing, name) {
+				if !slices.Contains(printing, name) || d.logsToFile() && strings.HasPrefix(c.Name, "logging.") {
 					continue
 				}
 				m := message{f: f, statement: i, token: c.First, pieces: joined(f.printed(c, name)),
@@ -60,6 +60,18 @@ func (d *drafting) messages() (all []message) {
 		}
 	}
 	return all
+}
+
+// logsToFile reports whether the program's log goes to a file alone: logging.basicConfig(filename=…) without another
+// handler.
+func (d *drafting) logsToFile() bool {
+	if slices.ContainsFunc(d.files, func(f *file) bool { return strings.Contains(f.Code, "StreamHandler") }) {
+		return false
+	}
+	return slices.ContainsFunc(d.callsOf("basicConfig"), func(c call) bool {
+		_, is := python.Keyword(c.f.Args(c.call.Open), "filename")
+		return is
+	})
 }
 
 // unfilled matches what a logger fills in from arguments that were not understood.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/python/options"
 )
 
@@ -318,25 +319,54 @@ func (d *drafting) from(s *setting) string {
 
 // batchNorm drafts whether batch normalisation sees the micro-batch.
 func (d *drafting) batchNorm() {
-	norm := regexp.MustCompile(`\b(\w*BatchNorm\w*|SyncBN|InPlaceABN)\b`)
+	for _, f := range d.files {
+		for _, s := range f.Statements {
+			for t := s.First; t < s.End; t++ {
+				if f.Tokens[t].Kind != python.Word || !norm.MatchString(f.Token(t)) ||
+					strings.Contains(f.Token(t), "Frozen") || f.listsNorms(s) || asked.MatchString(f.Of(s.Range)) {
+					continue
+				}
+				why, certain := f.Token(t), sure
+				if f != d.files[0] && d.best(wish{netName}, func(options.Option) bool { return true }) != nil {
+					why, certain = why+". An option chooses the network: it may be another", likely
+				}
+				d.add(fmt.Sprintf("%s%s, %s", certain, d.place(f, t), why), "batch-norm: true")
+				return
+			}
+		}
+	}
 	library := regexp.MustCompile(`\b(torchvision\.models|timm\.create_model|timm\b.*create_model|models\.__dict__|` +
 		`models\.resnet\w*|segmentation_models_pytorch)`)
-	for _, re := range []*regexp.Regexp{norm, library} {
-		for _, f := range d.files {
-			for n, line := range strings.Split(f.Code, "\n") {
-				if m := re.FindString(line); m != "" {
-					why, certain := m, sure
-					if re == library {
-						why, certain = m+": most models there have batch normalisation", likely
-					}
-					d.add(fmt.Sprintf("%s%s:%d, %s", certain, d.relative(f.Path), n+1, why), "batch-norm: true")
-					return
-				}
+	for _, f := range d.files {
+		for n, line := range strings.Split(f.Code, "\n") {
+			if m := library.FindString(line); m != "" {
+				d.add(fmt.Sprintf("%s%s:%d, %s: most models there have batch normalisation", likely, d.relative(f.Path), n+1,
+					m), "batch-norm: true")
+				return
 			}
 		}
 	}
 	d.hint("batch-norm: true", "No BatchNorm was found in the files that were read. If the network has it, add this line")
 }
+
+var norm = lazy.MustCompile(`^(\w*BatchNorm\w*|SyncBN|InPlaceABN)$`)
+
+// listsNorms reports whether a statement lists several kinds of batch normalisation, to look for one of them.
+func (f *file) listsNorms(s python.Statement) bool {
+	n := 0
+	for t := s.First; t < s.End; t++ {
+		if f.Tokens[t].Kind == python.Word && norm.MatchString(f.Token(t)) && !f.Is(t+1, "(") {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// asked matches a statement that asks for batch normalisation, converts, names or imports it, but makes none.
+var asked = lazy.MustCompile(`\bisinstance\(|\btype\(|convert_sync|\bfreeze|__class__|^\s*(from|import)\b`)
+
+// netName is how options are called that choose the network.
+const netName = `net|arch|architecture|model|model_name|backbone|network`
 
 // rungWishes are what launch may change, mildest first.
 var rungWishes = []struct {
@@ -352,11 +382,14 @@ var rungWishes = []struct {
 	{"bf16", "numerics", "", lazy.MustCompile(`^(use_)?bf16$|^bfloat16$`), nil, nil},
 	{"mixed precision", "numerics", "", lazy.MustCompile(`^(use_)?(amp|mixed_precision|autocast)$|^(dtype|` +
 		`precision|amp_dtype|torch_dtype|train_dtype)$`), nil,
-		lazy.MustCompile(`^(bf16|bfloat16|bf16-mixed)$`)},
+		lazy.MustCompile(`^(bf16|bfloat16|bf16-mixed|amp_bf16|amp_bfloat16)$`)},
 	{"8-bit optimizer", "numerics", ", new-state: true",
 		lazy.MustCompile(`^(use_)?(8bit_adam\w*|adam_?8bit|8bit_optim\w*|8bit)$|^(optim|optimizer|optimizer_type|opt)$`),
 		nil, lazy.MustCompile(`(?i)^(adamw?_?8bit|adamw_bnb_8bit|adamw?8bit)$`)},
 }
+
+// mixedAlready are values of a precision that is mixed, or less.
+var mixedAlready = lazy.MustCompile(`(?i)^(torch\.)?(amp\w*|\w*(fp|bf|float)16\w*|16(-mixed)?|bf16-\w+|fp8|mixed)$`)
 
 // rungs drafts what else launch may change: only what is off by default and not set by the command.
 func (d *drafting) rungs() {
@@ -370,6 +403,10 @@ func (d *drafting) rungs() {
 			}
 			if on := o.Known && o.Default == "True"; on || o.Known && o.Default == "None" && o.How == options.HF &&
 				w.value == nil { // it is on, or the library decides
+				taken[w.name] = true
+				continue
+			}
+			if w.name == "mixed precision" && o.Known && mixedAlready.MatchString(o.Default) {
 				taken[w.name] = true
 				continue
 			}
@@ -436,7 +473,8 @@ var ignored = lazy.MustCompile(`^(lr|learning_rate|base_lr|max_lr|min_lr|init_lr
 func (d *drafting) ignore() {
 	var places []string
 	for _, o := range d.list.Options {
-		if len(o.Names) == 0 || o.How == options.Constants || o.How == options.File || !ignored.MatchString(bare(long(o))) {
+		if len(o.Names) == 0 || o.How == options.Constants || o.How == options.File || !ignored.MatchString(bare(long(o))) ||
+			d.shapes(o) {
 			continue
 		}
 		p := d.key(o)
@@ -452,6 +490,33 @@ func (d *drafting) ignore() {
 			notes: []string{"Settings that do not change the memory, by their names. Remove one that does."}})
 		d.Found++
 	}
+}
+
+// lengthName are settings that bound the training in one program, and are the length of a rollout in another.
+var lengthName = lazy.MustCompile(`^(steps|n_steps|num_steps)$`)
+
+// shapes reports whether such a setting is a dimension of a tensor, or a factor of a batch: it then changes the memory.
+func (d *drafting) shapes(o options.Option) bool {
+	if !lengthName.MatchString(bare(long(o))) {
+		return false
+	}
+	r := d.reads(&setting{Option: o, place: d.at(o)}, nil)
+	for _, f := range d.files {
+		if !r.mayBe(f) {
+			continue
+		}
+		for _, s := range f.Statements {
+			if a, ok := f.Assigns(s); ok && batchVariable.MatchString(lastPart(a.Name)) && r.in(f.Of(a.Value)) {
+				return true
+			}
+			for _, c := range f.Calls(s.Range) {
+				if drawn.MatchString(lastPart(c.Name)) && r.in(f.Of(f.Inside(c.Open))) {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // wrapped joins words by commas, over several lines.

@@ -750,6 +750,7 @@ if args.resume:
     ckpt = torch.load(args.resume)
     args.start_epoch = ckpt["epoch"] + 1
     model.load_state_dict(ckpt["model"])
+    optimizer.load_state_dict(ckpt["optimizer"])
 for step in range(args.epochs):
     torch.save({"model": m, "optimizer": o, "args": args}, os.path.join(args.out, "state.pt"))
 `, "train.py", []string{`resume: {--resume: '{out}/state.pt'}`}},

@@ -99,6 +99,8 @@ func (d *drafting) steps(m *message) (score, at int) {
 			continue
 		case i > 0 && ofTotal.MatchString(m.pieces[i-1].text):
 			continue
+		case i+1 < len(m.pieces) && strings.HasPrefix(m.pieces[i+1].text, "%"): // a percentage of an epoch
+			continue
 		case stepName.MatchString(p.field) && !strings.ContainsAny(p.field, "(["):
 			s = 40
 		case batchName.MatchString(p.field) && !strings.ContainsAny(p.field, "([") || strings.Contains(p.field, "batch_idx"):
@@ -208,7 +210,8 @@ func (d *drafting) barOf(f *file, statement int, c python.Call) string {
 				return ""
 			}
 		}
-		if evalish.MatchString(m.scope) || evalText.MatchString(f.Of(f.Statements[statement].Range)) {
+		if f.withoutGradient(statement) || evalish.MatchString(m.scope) ||
+			evalText.MatchString(f.Of(f.Statements[statement].Range)) {
 			return ""
 		}
 		return d.described(f, c)
@@ -220,6 +223,26 @@ func (d *drafting) barOf(f *file, statement int, c python.Call) string {
 	}
 	return ""
 }
+
+// withoutGradient reports whether a statement computes no gradient, or has a block that does not: it is no training.
+func (f *file) withoutGradient(at int) bool {
+	decorated := func(i int) bool {
+		for i--; i >= 0 && f.Is(f.Statements[i].First, "@"); i-- {
+			if noGradient.MatchString(f.Of(f.Statements[i].Range)) {
+				return true
+			}
+		}
+		return false
+	}
+	for i := f.Statements[at].In; i >= 0; i = f.Statements[i].In {
+		if f.Is(f.Statements[i].First, "with") && noGradient.MatchString(f.Of(f.Statements[i].Range)) || decorated(i) {
+			return true
+		}
+	}
+	return false
+}
+
+var noGradient = lazy.MustCompile(`\b(no_grad|inference_mode)\b`)
 
 // described is the pattern of a tqdm with its description, so that another bar, such as that of a data set, is no
 // step.
@@ -356,6 +379,7 @@ func (d *drafting) metric(all []message) {
 		m := &all[n]
 		for i, p := range m.pieces {
 			if p.field == "" || strings.ContainsAny(p.field, "{") || d.typed(p.field) || m.f.oneTime(m.statement) ||
+				numberOnly.MatchString(p.field) || m.f.goesThrough(m.statement, p.field) ||
 				noFigure.MatchString(m.before(i)) {
 				continue
 			}
@@ -421,6 +445,28 @@ func better(field, label string) (score int, direction string) {
 	}
 	return 0, ""
 }
+
+// goesThrough reports whether a loop around a statement goes through values of a name, or the function around it has a
+// number as its default. Both are no results: for iou in thresholds.
+func (f *file) goesThrough(at int, name string) bool {
+	if header := f.function(at); header >= 0 {
+		if def, _ := f.Definition(f.Statements[header]); def.Open >= 0 {
+			if a, ok := python.Keyword(f.Args(def.Open), name); ok && number(f.Of(a.Range)) {
+				return true
+			}
+		}
+	}
+	for i := f.Statements[at].In; i >= 0; i = f.Statements[i].In {
+		if s := f.Statements[i]; f.Is(s.First, "for") && f.Is(s.First+1, name) && f.Is(s.First+2, "in") {
+			return true
+		}
+	}
+	return false
+}
+
+// numberOnly matches the number of a step, an epoch or a batch, which is no figure: "Validation loss {step}: {loss}".
+var numberOnly = lazy.MustCompile(`(?i)^(self\.)?(\w+_)?(steps?|iters?|iterations?|epochs?|batch_idx|idx|i|it|n_iter)` +
+	`(\s*\+\s*1)?$`)
 
 // noFigure matches what stands before a number that is no result: the code of an error, a limit, a first value.
 var noFigure = lazy.MustCompile(`(?i)\b(fail\w*|exception|breaker|initial(ly)?|warn\w*|abort\w*|exit\w*|invalid|` +

@@ -56,15 +56,8 @@ func (d *drafting) states() {
 	switch {
 	case doubt != "":
 		d.miss(example, doubt)
-	case r == nil && len(saves) == 0 && trainer == "":
-		d.miss(example, "no option was found by which the program resumes, and no call that saves a state")
-	case r == nil && (d.cut || len(d.list.Unread) > 0):
-		d.miss(example, "no option was found by which the program resumes, but not all of its options could be read")
-	case r == nil && d.loads() != "":
-		d.miss(example, "no option was found by which the program resumes, but "+d.loads()+" loads a file. If that "+
-			"is a saved state that it looks for by itself, write resume: {automatic: 'GLOB'}. Else resume: none")
 	case r == nil:
-		d.add(likely+"no option was found by which the program resumes", "resume: none")
+		d.withoutOption(example, len(saves) > 0 || trainer != "")
 	case d.restores(r) != "":
 		d.add(sure+d.restores(r)+" takes all options of a resumed run, the batch too, from the saved ones", "resume: none")
 	case r.Takes == config.Maybe && !d.takesPath(r):
@@ -72,6 +65,9 @@ func (d *drafting) states() {
 			"reads the value as a path")
 	case r.Type == "int" || r.Type == "float":
 		d.miss(example, "the option "+long(r.Option)+" ("+d.from(r)+") takes a number, not a path")
+	case i >= 0 && trainer == "" && d.forgets() != "":
+		d.miss(example, "the option is "+d.from(r)+". But "+d.forgets()+" loads the weights, and no code was found that "+
+			"restores the optimizer's state. If that is enough to go on from, name the files")
 	case i >= 0 && trainer == "" && strings.HasPrefix(saves[i].glob, "*/"):
 		d.miss(fmt.Sprintf("resume: {%s: %s}", r.key, quoted(saves[i].glob)),
 			"the option is "+d.from(r)+". The folder of the "+
@@ -90,6 +86,35 @@ func (d *drafting) states() {
 	}
 	d.clear()
 	d.addValues()
+}
+
+// withoutOption drafts the resume of a program that has no option for a state, as far as it was read.
+func (d *drafting) withoutOption(example string, saves bool) {
+	unread := d.cut || len(d.list.Unread) > 0
+	switch maybe := d.maybe(); {
+	case maybe != nil:
+		d.miss("resume: {automatic: 'checkpoints/*.pt'}", "the program has the option "+maybe.Names[0]+" ("+
+			d.from(maybe)+"). If it looks for its saved state by itself, name the files. Else name the option that "+
+			"takes the state, or write resume: none")
+	case !saves && unread:
+		d.miss(example, "no option was found by which the program resumes, and no call that saves a state, but not all "+
+			"of its options could be read")
+	case !saves:
+		d.miss(example, "no option was found by which the program resumes, and no call that saves a state")
+	case unread:
+		d.miss(example, "no option was found by which the program resumes, but not all of its options could be read")
+	case d.loads() != "":
+		d.miss(example, "no option was found by which the program resumes, but "+d.loads()+" loads a file. If that "+
+			"is a saved state that it looks for by itself, write resume: {automatic: 'GLOB'}. Else resume: none")
+	default:
+		d.add(likely+"no option was found by which the program resumes", "resume: none")
+	}
+}
+
+// maybe is an option that is about resuming by its name, though it takes no path: --no-resume, --resume-from-step.
+func (d *drafting) maybe() *setting {
+	return d.best(wish{`no_(auto_?)?resume|resum(e|ing)_(from_)?\w*(step|epoch|iter)\w*|\w*_resume|resume_\w+`},
+		func(o options.Option) bool { return o.How != options.Constants && o.How != options.File })
 }
 
 // resumes is the option that resumes, nil where none was found. Where the option may be another, or the program may
@@ -120,6 +145,33 @@ func (d *drafting) resumes() (r *setting, doubt string) {
 		return path(o) && (d.loaded(&s) || d.chosen(&s))
 	})
 	return r, ""
+}
+
+var (
+	weightsLoad = lazy.MustCompile(`(^|\.)load_state_dict$`)
+	// restoring is code that restores more than weights, or may do so.
+	restoring = lazy.MustCompile(`(?i)opt|solver|trainer|engine|accelerator|fabric|load_state\b|load_checkpoint|` +
+		`load_ckpt|restore|resume|strategy|\bself\.load_state_dict`)
+)
+
+// forgets is where the program loads the weights of a saved state, if no code was found that loads an optimizer's; "".
+func (d *drafting) forgets() (where string) {
+	for _, f := range d.files {
+		for i, s := range f.Statements {
+			for _, c := range f.Calls(s.Range) {
+				if name := lastPart(c.Name); !loading.MatchString(name) && name != "load_state_dict" || c.Name == "torch.load" {
+					continue
+				}
+				if restoring.MatchString(f.Of(s.Range)) {
+					return ""
+				}
+				if where == "" && weightsLoad.MatchString(c.Name) && d.reached()[f][i] {
+					where = d.place(f, c.First)
+				}
+			}
+		}
+	}
+	return where
 }
 
 // flag reports whether an option is true or false.
@@ -341,10 +393,22 @@ func (f *file) hasOptimizer(e python.Range, at int) bool {
 	if b := f.binding(name, at); b >= 0 {
 		if a, ok := f.Assigns(f.Statements[b]); ok && a.Name == name && !a.Value.Empty() {
 			value := f.Of(a.Value)
+			if f.Is(a.Value.First, "{") && f.Tokens[a.Value.First].Pair == a.Value.End-1 && !strings.Contains(value, "**") {
+				return optimizing.MatchString(value) || f.adds(name, b, at)
+			}
 			return !alone.MatchString(value) && (counting.MatchString(value) || optimizing.MatchString(value))
 		}
 	}
 	return regexp.MustCompile(`(?i)state|ckpt|checkpoint|snapshot`).MatchString(name) // a parameter
+}
+
+// adds reports whether a dictionary gets a further entry before it is saved: state["optimizer"] = …
+func (f *file) adds(name string, from, to int) bool {
+	more := regexp.MustCompile(`\b` + regexp.QuoteMeta(name) + `(\[|\.update\(|\s*\|=)`)
+	return slices.ContainsFunc(f.Statements[from+1:to], func(s python.Statement) bool {
+		text := f.Of(s.Range)
+		return more.MatchString(text) && optimizing.MatchString(text)
+	})
 }
 
 // binding is the last statement before another that assigns a name, in the same function or outside of all; -1 where
