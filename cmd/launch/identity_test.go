@@ -154,7 +154,7 @@ var inputs = []input{
 	{name: "recipe", shell: "sed -i 's/lr: 0.1/lr: 0.2/' r.yaml", says: `r\.yaml has changed`},
 	{name: "included recipe", shell: "echo 'decay: 0.2' > base.yaml", says: `base\.yaml has changed`},
 	{name: "argument", start: func(s *typing) { s.lr = "0.2" }, says: `0\.2`},
-	{name: "secret argument", start: func(s *typing) { s.token = "eight" }, says: `secret:`},
+	{name: "secret argument", start: func(s *typing) { s.token = "eight" }, says: `hidden:`},
 	{name: "environment", start: func(s *typing) { s.env = append(s.env, "SEED=2") }, says: `SEED was 1 and is now 2`},
 	{name: "interpreter", start: func(s *typing) { s.python = "other/bin/python" }, says: `another|other/bin/python`},
 	{name: "package", shell: "cd env/lib/python3.11/site-packages && mv addon-1.0.dist-info addon-1.1.dist-info",

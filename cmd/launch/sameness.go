@@ -67,7 +67,7 @@ func alike(id *identity.Identity) map[string]string {
 		out["package "+name] += sum([]byte(version))
 	}
 	for _, kv := range id.Env {
-		if name, value, _ := strings.Cut(kv, "="); !strings.HasPrefix(value, "secret:") { // hashed with each node's own salt
+		if name, value, _ := strings.Cut(kv, "="); !strings.HasPrefix(value, "hidden:") { // hashed with each node's own salt
 			out["variable "+name] = sum([]byte(value))
 		}
 	}

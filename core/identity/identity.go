@@ -141,7 +141,7 @@ func (s Subject) hashed(args []string, salt string) []string {
 	masked := s.Mask(args)
 	for i := range masked {
 		if i < len(args) && masked[i] != args[i] {
-			masked[i] = strings.ReplaceAll(masked[i], s.Masked, "secret:"+secret(args[i], salt))
+			masked[i] = strings.ReplaceAll(masked[i], s.Masked, "hidden:"+secret(args[i], salt))
 		}
 	}
 	return masked

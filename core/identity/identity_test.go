@@ -177,7 +177,7 @@ func TestEnvironment(t *testing.T) {
 func TestSecrets(t *testing.T) {
 	p := newProject(t, map[string]string{"train.py": ""}, "python3", "train.py", "--token", "hunter2")
 	was := p.take()
-	if text := strings.Join(was.Args, " "); strings.Contains(text, "hunter2") || !strings.Contains(text, "secret:") {
+	if text := strings.Join(was.Args, " "); strings.Contains(text, "hunter2") || !strings.Contains(text, "hidden:") {
 		t.Errorf("arguments %q", text)
 	}
 	if what := Compare(was, p.take(), Past{}); len(what) > 0 {
