@@ -134,8 +134,7 @@ func (b *board) expected(r *Running, occupied bool) unit.Bytes {
 
 // stops asks trials to stop where a card fills: the youngest of those that can save, or the youngest if none can. The
 // last trial on a card runs on unless it can save and other people's processes, more than a desktop, need the memory:
-// exclusive placement would have put it there, too. One that was put back too often runs on as well: its launch sees to
-// the rest.
+// exclusive placement would have put it there, too.
 func (b *board) stops(running []Running) (out []Decision) {
 	for i := range b.cards {
 		c := &b.cards[i]
@@ -166,7 +165,7 @@ func (b *board) stops(running []Running) (out []Decision) {
 		})
 		for ; len(on) > 0 && sum > limit; on = on[1:] {
 			r := on[0]
-			if len(on) == 1 && !(r.Saves && c.occupied && c.others+b.expected(r, false) > limit && r.Stops < stopsMost) {
+			if len(on) == 1 && !(r.Saves && c.occupied && c.others+b.expected(r, false) > limit) {
 				break
 			}
 			out = append(out, Decision{

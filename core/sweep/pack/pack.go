@@ -89,7 +89,6 @@ const (
 	patience    = 16   // a trial that so many later ones have passed goes first
 	rollouts    = 16   // the tail of a sweep is rehearsed: when fewer trials wait for each card
 	stopsAlone  = 2    // a trial that was stopped so often gets a card to itself
-	stopsMost   = 4    // and one that was stopped so often is not stopped again while it has the card to itself
 )
 
 // A State is all that a decision depends on.

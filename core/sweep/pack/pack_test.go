@@ -189,12 +189,6 @@ func TestPlace(t *testing.T) {
 			State{Cards: []Card{with(cards(24)[0], others(16*gib))}, Running: []Running{runs(waits(1, 8, h), "A", 1)}},
 			[]Decision{{Trial: 1, Card: "A", Stop: true, Now: true}},
 		},
-		"one that was put back too often goes on": {
-			State{Cards: []Card{with(cards(24)[0], others(16*gib))}, Running: []Running{
-				with(runs(waits(1, 8, h), "A", 1), func(r *Running) { r.Stops = stopsMost }),
-			}},
-			nil,
-		},
 		"what it was seen to use counts more than the estimates of others": {
 			State{Cards: []Card{with(cards(24)[0], others(8*gib))}, Running: []Running{
 				with(runs(uncertain(waits(1, 4, h)), "A", 1), func(r *Running) { r.Seen = 5 * gib }),
