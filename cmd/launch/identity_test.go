@@ -358,8 +358,8 @@ func (w way) accepted(p *place, in input) {
 // another reports whether the command is another one with the change, in what is no secret.
 func (in input) another() bool { return in.name == "argument" || in.name == "interpreter" }
 
-// TestIdentityOfNodes has node 1 join with something changed: the same takes part, a change is refused, and --accept lets
-// it take part, marked, unless it is another command or recipe.
+// TestIdentityOfNodes has node 1 join with something changed: the same takes part, a change is refused, and --accept
+// lets it take part, marked, unless it is another command or recipe.
 func TestIdentityOfNodes(t *testing.T) {
 	join := func(t *testing.T, in *input, accept ...string) (code int, first, second string) {
 		p := newPlace(t)

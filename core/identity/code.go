@@ -141,8 +141,8 @@ func (c *closure) add(path string) {
 	c.found = append(c.found, part{path, c.cache.read(path), c.seeks})
 }
 
-// follow adds what the files lead to, until nothing new is found: first what they import, then what those that import by
-// a computed name may find. texts may name modules for these.
+// follow adds what the files lead to, until nothing new is found: first what they import, then what those that import
+// by a computed name may find. texts may name modules for these.
 func (c *closure) follow(texts []string) {
 	named := false
 	folders := map[string]bool{}

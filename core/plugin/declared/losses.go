@@ -181,8 +181,8 @@ func (s *splitReader) diagonal(x *python.Syntax, statement int, args []python.Ar
 	return false
 }
 
-// ungraded reports whether a statement runs without gradients, in "with torch.no_grad()" or in a function that is marked
-// so: what is computed there trains nothing.
+// ungraded reports whether a statement runs without gradients, in "with torch.no_grad()" or in a function that is
+// marked so: what is computed there trains nothing.
 func ungraded(x *python.Syntax, statement int) bool {
 	off := func(r python.Range) bool { return names(x, r, []string{"no_grad", "inference_mode"}) }
 	for i := x.Statements[statement].In; i >= 0; i = x.Statements[i].In {
