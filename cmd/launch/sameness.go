@@ -48,8 +48,8 @@ func sameness(r *run.Run) map[string]string {
 	return out
 }
 
-// alike has what else makes nodes the same: code, all recipes, Python, packages and variables, by name, as digests. Data
-// may be another part on each node, and a file outside the project may have another path.
+// alike has what else makes nodes the same: code, all recipes, Python, packages and variables, by name, as digests.
+// Data may be another part on each node, and a file outside the project may have another path.
 func alike(id *identity.Identity) map[string]string {
 	out := map[string]string{}
 	if id == nil {
