@@ -150,7 +150,7 @@ func (k *keeper) Ended(a *run.Attempt) error {
 
 func mixOf(from *run.State, what []identity.Difference) (m run.Mix) {
 	if from != nil {
-		m.From, m.State = from.Iteration, filepath.Base(from.Path)
+		m.From, m.State = from.Steps(), filepath.Base(from.Path)
 	}
 	for _, d := range what {
 		m.What = append(m.What, d.String())

@@ -151,6 +151,21 @@ func (s *State) step(a *Course) (at, shown int64, ok bool) {
 	return a.Last.Iteration, a.Last.Iteration, s.Exact
 }
 
+// Steps is the step of a state as the program counts; 0 if it is not known.
+func (s *State) Steps() int64 {
+	if s.Iteration > 0 {
+		return s.Iteration
+	}
+	for i := range s.At {
+		if a := &s.At[i]; !a.Falls {
+			if _, shown, ok := s.step(a); ok {
+				return shown
+			}
+		}
+	}
+	return 0
+}
+
 // atStep compares the first step with the step of the state.
 func (s *State) atStep(a, c *Course, at, shown int64) Resumption {
 	first, fresh := c.First.Iteration, a.First.Iteration

@@ -113,7 +113,11 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 			trials++
 		}
 	}
-	s := fmt.Sprintf("%s in %s, %s", p.endingOf(&last.Outcome), short(took), tries(len(r.Attempts)-trials, trials))
+	head := p.endingOf(&last.Outcome)
+	if len(r.Mixed) > 0 {
+		head += p.yellow(", mixed")
+	}
+	s := fmt.Sprintf("%s in %s, %s", head, short(took), tries(len(r.Attempts)-trials, trials))
 	if changes := last.Plan.Changes(); changes != "as asked" {
 		s += ": " + changes
 	}

@@ -28,8 +28,10 @@ type RunRow struct {
 	Arch     string     `json:"arch,omitempty"`
 	Attempts int        `json:"attempts"`
 	Changes  string     `json:"changes,omitempty"`
-	Peak     unit.Bytes `json:"peak_bytes,omitempty"` // absent: not measured
-	Command  []string   `json:"command"`
+	// Mixed is from where the run is no longer what it began as, one line each; absent if it is.
+	Mixed   []string   `json:"mixed,omitempty"`
+	Peak    unit.Bytes `json:"peak_bytes,omitempty"` // absent: not measured
+	Command []string   `json:"command"`
 }
 
 // RowOf summarises a run. life is whether a launch is running it now.
@@ -64,6 +66,9 @@ func RowOf(h *record.History, life record.Life) RunRow {
 	}
 	row.Plugin, row.Name, row.Arch, row.Command = r.Job.Plugin, r.Job.Name, r.Job.Arch, r.Job.Command.Args
 	row.Attempts = len(h.Tried())
+	for _, m := range r.Mixed {
+		row.Mixed = append(row.Mixed, m.String())
+	}
 	if last := r.Last(); last != nil {
 		row.Changes, row.Peak = last.Plan.Changes(), last.Outcome.Peak
 		if h.Stop() != nil {
@@ -98,11 +103,16 @@ func (p Printer) Runs(rows []RunRow) {
 			what = string(runes[:39]) + "…"
 		}
 		state := pad(r.State, 14)
-		switch r.State {
-		case string(run.Succeeded):
+		for _, m := range r.Mixed {
+			r.Changes = strings.TrimSuffix(m+"; "+r.Changes, "; ")
+		}
+		switch {
+		case len(r.Mixed) > 0:
+			state = p.yellow(state)
+		case r.State == string(run.Succeeded):
 			state = p.green(state)
-		case "running":
-		case run.Doubtful:
+		case r.State == "running":
+		case r.State == run.Doubtful:
 			state = p.yellow(state)
 		default:
 			state = p.red(state)
@@ -121,7 +131,11 @@ func (p Printer) Runs(rows []RunRow) {
 // Show writes a recorded run, attempt by attempt.
 func (p Printer) Show(h *record.History, life record.Life) {
 	row := RowOf(h, life)
-	p.line("%s  %s", p.bold(h.ID), row.State)
+	state := row.State
+	if len(row.Mixed) > 0 {
+		state += ", mixed"
+	}
+	p.line("%s  %s", p.bold(h.ID), state)
 	if row.State == "running" {
 		p.line("  running   as %v", life)
 	}
