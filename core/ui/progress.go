@@ -113,11 +113,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 			trials++
 		}
 	}
-	head := p.endingOf(&last.Outcome)
-	if len(r.Mixed) > 0 {
-		head += p.yellow(", mixed")
-	}
-	s := fmt.Sprintf("%s in %s, %s", head, short(took), tries(len(r.Attempts)-trials, trials))
+	s := fmt.Sprintf("%s in %s, %s", p.endingOf(r), short(took), tries(len(r.Attempts)-trials, trials))
 	if changes := last.Plan.Changes(); changes != "as asked" {
 		s += ": " + changes
 	}
@@ -134,12 +130,7 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 		s += " · whether it resumed is not checked"
 	}
 	p.line("%s", s)
-	for _, m := range r.Mixed {
-		p.line("%s the result is %s", p.yellow("note:"), OneLine(m.String()))
-	}
-	if doubtful {
-		p.line("%s %s", p.yellow("note:"), last.Outcome.Doubtful)
-	}
+	p.doubts(r, doubtful)
 	if open := last.Unconfirmed(r.Job); len(open) > 0 && ended == run.Succeeded { // a failed run has more important news
 		p.line("%s not checked: whether the program used %s", p.yellow("note:"), few(open))
 	}
@@ -159,15 +150,29 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 	p.line("run %s · exit code %d is %s", id, code, whose)
 }
 
+// doubts writes why the result of a run is not that of one experiment, or may be none.
+func (p Printer) doubts(r *run.Run, doubtful bool) {
+	for _, m := range r.Mixed {
+		p.line("%s the result is %s", p.yellow("note:"), OneLine(m.String()))
+	}
+	if doubtful {
+		p.line("%s %s", p.yellow("note:"), r.Last().Outcome.Doubtful)
+	}
+}
+
 // endingOf is how a run ended, in its colour.
-func (p Printer) endingOf(out *run.Outcome) string {
-	switch state := stateOf(out); state {
+func (p Printer) endingOf(r *run.Run) string {
+	state, mixed := stateOf(&r.Last().Outcome), ""
+	if len(r.Mixed) > 0 {
+		mixed = p.yellow(", mixed")
+	}
+	switch state {
 	case run.Doubtful:
-		return p.yellow(state)
+		return p.yellow(state) + mixed
 	case string(run.Succeeded):
-		return p.green(state)
+		return p.green(state) + mixed
 	default:
-		return p.red(state)
+		return p.red(state) + mixed
 	}
 }
 
