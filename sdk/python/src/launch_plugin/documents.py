@@ -498,6 +498,7 @@ class Estimate(Document):
     unknown: str = ""  # why there is no estimate; items are then at most a lower bound
     reserved_bytes: int = 0
     learned: Strings = ()
+    at_most: str = ""  # why the need may well be smaller: the lines that nothing vouches for are for the largest case
 
     @property
     def total(self) -> int:
@@ -516,6 +517,7 @@ class Rung(Document):
     values: Dict[str, int] = mapping()  # the knobs that it sets, for the invariants
     estimates: Tuple[Estimate, ...] = ()  # one for each rung of the shared ladder
     new_state: bool = False  # a state saved without this rung cannot be read with it: the attempt starts over
+    why: str = ""  # the reason of a cost that its name does not show
 
 
 AS_ASKED = Rung("as asked", slowdown=1.0)
