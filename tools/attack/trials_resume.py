@@ -20,7 +20,7 @@ p.add_argument("--save-every", type=int, default=1)
 p.add_argument("--ends-at", type=int, default=99)
 p.add_argument("--fail-at", type=int, default=0)
 p.add_argument("--slow", type=float, default=0)
-p.add_argument("--wait", default="")
+p.add_argument("--wait", action="store_true", help="do not begin before the file go is there")
 p.add_argument("--count", default="on", help="on, again, left, zero, bar, bar-again, skip, epochs, epochs-again")
 p.add_argument("--every", type=int, default=1)
 p.add_argument("--last-words", default="")
@@ -30,7 +30,7 @@ if a.resume:
     with open(a.resume) as f:
         first, trail = json.load(f)
     print("resuming from", a.resume, flush=True)
-while a.wait and not os.path.exists(a.wait):
+while a.wait and not os.path.exists("go"):
     time.sleep(0.02)
 if "again" in a.count:
     first = 0
@@ -302,7 +302,7 @@ def planned(box, n):
 def _(box):
     project(box)
     box.write("work/go", "")
-    run(box, "--batch-size", "16", "--fail-at", "4", "--wait", "go")
+    run(box, "--batch-size", "16", "--fail-at", "4", "--wait")
     os.remove(box.path("work/go"))
     p = box.start([box.binary, "resume", "last", "--from-start"])
     killed(box, p, planned(box, 2))
@@ -327,7 +327,7 @@ def _(box):
 def _(box):
     project(box)
     box.write("work/go", "")
-    run(box, "--batch-size", "16", "--fail-at", "4", "--wait", "go")
+    run(box, "--batch-size", "16", "--fail-at", "4", "--wait")
     os.remove(box.path("work/go"))
     for n in 2, 3:
         p = box.start([box.binary, "resume", "last"])
