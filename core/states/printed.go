@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/lazy"
@@ -96,7 +97,7 @@ func namesOf(path, dir string) []string {
 // its last part has the form of one's: the states lie deeper, or less deep, than the globs say. "" if there is none.
 // Copies of the best or averaged weights do not count.
 func Elsewhere(output func() (io.ReadCloser, error), dir string, signs job.Signs) (path string) {
-	text := textOf(output)
+	text, until := textOf(output), time.Now().Add(longestSearch)
 	for _, pattern := range signsOf(signs) {
 		at := pattern.SubexpIndex("path")
 		if at < 0 {
@@ -104,8 +105,11 @@ func Elsewhere(output func() (io.ReadCloser, error), dir string, signs job.Signs
 		}
 		for line := range bytes.Lines(text) {
 			for part := range bytes.SplitSeq(bytes.TrimRight(line, "\r\n"), []byte("\r")) {
+				if len(part) > longestLine || time.Now().After(until) {
+					continue
+				}
 				m := pattern.FindSubmatch(part)
-				if len(part) > longestLine || m == nil || len(m[at]) == 0 || loads.Match(bytes.ReplaceAll(part, m[at], nil)) {
+				if m == nil || len(m[at]) == 0 || loads.Match(bytes.ReplaceAll(part, m[at], nil)) {
 					continue
 				}
 				if p := absolute(dir, string(bytes.TrimRight(m[at], "/."))); deeper(signs.States, dir, p) {
@@ -117,8 +121,12 @@ func Elsewhere(output func() (io.ReadCloser, error), dir string, signs job.Signs
 	return path
 }
 
-// longestLine bounds the lines in which a path is looked for, in bytes.
-const longestLine = 4 << 10
+const (
+	// longestLine bounds the lines in which a path is looked for, in bytes.
+	longestLine = 4 << 10
+	// longestSearch bounds the time of that search: a pattern is a project's, and may be slow on every line.
+	longestSearch = time.Second
+)
 
 // deeper reports whether a path has the form of a state, but lies where no glob finds it.
 func deeper(globs []string, dir, path string) bool {
