@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -211,14 +212,20 @@ func (p Printer) identity(h *record.History) {
 	if id == nil {
 		return
 	}
-	code := Count(len(id.Code), "file")
-	if id.Commit != "" {
-		code += fmt.Sprintf(", commit %.12s", id.Commit)
+	code, packages := "not known", "packages not known"
+	if !slices.Contains(id.Unknown, "code") {
+		code = fmt.Sprintf("%s (%s", id.OfCode(), Count(len(id.Code), "file"))
+		if id.Commit != "" {
+			code += fmt.Sprintf(", commit %.12s", id.Commit)
+		}
+		code += ")"
 	}
-	p.line("  identity  code %s (%s)", id.OfCode(), code)
+	if !slices.Contains(id.Unknown, "packages") {
+		packages = fmt.Sprintf("%s (%s)", Count(len(id.Packages), "package"), id.OfPackages())
+	}
+	p.line("  identity  code %s", code)
 	if id.Python != "" {
-		p.line("            Python %s %s, %s (%s)", id.Release, OneLine(id.Python), Count(len(id.Packages), "package"),
-			id.OfPackages())
+		p.line("            Python %s %s, %s", id.Release, OneLine(id.Python), packages)
 	}
 	for _, f := range id.Recipes {
 		p.line("            recipe %s (%.12s)", OneLine(f.Path), f.Hash)
