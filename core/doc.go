@@ -90,13 +90,13 @@
 // help.go has the help, sbatch.go prints scripts for Slurm, documents.go
 // lists the JSON documents, screen.go fits a plan to its terminal; commands.go, receipts.go, prune.go and trust.go
 // have the small ones. settings.go reads the settings, which go no further (mistyped.go finds misspelled ones);
-// cards.go claims cards and waits for room, continue.go finds the run that --continue goes on with, identity.go compares
-// what goes on with what began, sameness.go does so between nodes, sweep.go and its
-// neighbours start, price, place, submit and print sweeps, signals.go collects signals that arrive while no program
-// is running, result.go writes --json-file, notify.go sends notices.
+// cards.go claims cards and waits for room, continue.go finds the run that --continue goes on with, identity.go
+// compares what goes on with what began, sameness.go does so between nodes, sweep.go and its neighbours start, price,
+// place, submit and print sweeps, signals.go collects signals that arrive while no program is running, result.go
+// writes --json-file, notify.go sends notices.
 //
-// In plugin/declared, passes.go and losses.go read from a program's source what another micro-batch changes. In attempt,
-// standing.go finds what has become of saved states, and resumed.go whether a resume was one.
+// In plugin/declared, passes.go and losses.go read from a program's source what another micro-batch changes.
+// In attempt, standing.go finds what has become of saved states, and resumed.go whether a resume was one.
 //
 // In a plugin one file reads the command, ladders.go lists the ways to run, and price.go asks arch, which has the
 // formulas, what each needs; stablesr's ahead.go begins with that as soon as it has read the recipe.
