@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,10 +16,12 @@ import (
 	"github.com/launch-ml/launch/core/identity"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
+	"github.com/launch-ml/launch/core/sweep/tree"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -34,6 +37,8 @@ func addAccept(f *pflag.FlagSet) {
 const (
 	dataTime = 2 * time.Second        // how long the listing of data may take
 	readying = 100 * time.Millisecond // how long the program's start waits for an identity
+	mostDiff = time.Minute            // how long git may take to find what differs from the commit
+	diffTime = 10 * time.Second       // how long the end of a run waits for that
 )
 
 // subject is what the identity of a command is taken of.
@@ -44,10 +49,10 @@ func (s settings) subject(c job.Command, j *job.Job, seen room.Room) identity.Su
 
 // identify starts to take the identity of a command.
 func (s settings) identify(c job.Command, j *job.Job, seen room.Room) *identified {
-	i := &identified{ready: make(chan struct{})}
+	i := &identified{ready: make(chan struct{}), of: s.subject(c, j, seen)}
 	go func() {
 		defer close(i.ready)
-		i.id = identity.Take(s.subject(c, j, seen), "")
+		i.id = identity.Take(i.of, "")
 	}()
 	return i
 }
@@ -56,6 +61,7 @@ func (s settings) identify(c job.Command, j *job.Job, seen room.Room) *identifie
 type identified struct {
 	ready chan struct{} // closed when it is taken
 	id    *identity.Identity
+	of    identity.Subject
 }
 
 // already is an identity that was taken before; nil for a run whose record has none.
@@ -76,16 +82,45 @@ func (i *identified) record(rec *record.Record) (settle func()) {
 	if rec == nil {
 		return func() {}
 	}
-	written := make(chan struct{})
+	written, diffed := make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		defer close(written)
+		defer close(diffed)
 		rec.Write(record.Event{Kind: record.Identified, Identity: i.get()})
+		close(written)
+		if rec.Row == "" { // the sweep of a row has recorded the code
+			keepDiff(ctx, rec, i.of, i.id)
+		}
 	}()
 	select {
 	case <-written:
 	case <-time.After(readying):
 	}
-	return func() { <-written }
+	return func() {
+		<-written
+		late := time.AfterFunc(diffTime, cancel)
+		<-diffed
+		late.Stop()
+		cancel()
+	}
+}
+
+// keepDiff keeps what differs from the commit in a run's code, beside the record: the commit alone is not what ran. The
+// file is empty where nothing differs, and not there where that could not be learned.
+func keepDiff(ctx context.Context, rec *record.Record, of identity.Subject, id *identity.Identity) {
+	ctx, cancel := context.WithTimeout(ctx, mostDiff)
+	defer cancel()
+	if rec == nil || id == nil || id.Commit == "" {
+		return
+	}
+	home, files := id.Paths(of)
+	path := rec.CodeDiff(id.OfCode())
+	if _, err := os.Stat(path); err == nil || home == "" { // it is kept, or the identity was read from a record
+		return
+	}
+	if diff, err := tree.Diff(ctx, home, files); err == nil && diff != nil {
+		private.WriteFile(path, diff, 0o600)
+	}
 }
 
 // A keeper is the journal of a run that goes on only as what it began.
@@ -127,6 +162,7 @@ func (k *keeper) Planned(p *run.Plan) error {
 func (k *keeper) mark(m run.Mix, now *identity.Identity) {
 	if k.run.Mixed = append(k.run.Mixed, m); now != nil {
 		k.began = already(now)
+		keepDiff(context.Background(), k.rec, k.again(), now)
 	}
 	if k.rec != nil {
 		k.rec.Write(record.Event{Kind: record.Mixed, Identity: now, Mix: &m})
@@ -199,6 +235,9 @@ func (s settings) same(h *record.History, r *run.Run, seen room.Room, over resta
 	}
 	now = identity.Take(s.subject(r.Job.Command, r.Job, seen), was.Salt)
 	what := identity.Compare(was, now, h.Past())
+	if unknown := identity.Unread(was, now); len(unknown) > 0 && over != always && !say.Quiet {
+		say.Line("run %s: launch could not compare %s with what it began as", h.ID, strings.Join(unknown, ", "))
+	}
 	if len(what) == 0 {
 		return was, nil, nil
 	}

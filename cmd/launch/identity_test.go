@@ -361,7 +361,7 @@ func (in input) another() bool { return in.name == "argument" || in.name == "int
 // TestIdentityOfNodes has node 1 join with something changed: the same takes part, a change is refused, and --accept
 // lets it take part, marked, unless it is another command or recipe.
 func TestIdentityOfNodes(t *testing.T) {
-	join := func(t *testing.T, in *input, accept ...string) (code int, first, second string) {
+	join := func(t *testing.T, in *input, state string, accept ...string) (code int, first, second string) {
 		p := newPlace(t)
 		other := *p
 		other.dir = filepath.Join(filepath.Dir(p.dir), "second", filepath.Base(p.dir))
@@ -384,6 +384,9 @@ func TestIdentityOfNodes(t *testing.T) {
 		p.must(c.Start())
 		s := typed(&other, in)
 		args := append([]string{p.launch, at, "--this-node=1/2"}, accept...)
+		if state != "" {
+			s.env = append(s.env, "XDG_STATE_HOME="+state)
+		}
 		code, second = other.run(s.env, append(append(args, "--"), s.command("out")...)...)
 		if code != 0 { // node 0 waits for another node 1
 			c.Process.Signal(os.Interrupt)
@@ -393,8 +396,15 @@ func TestIdentityOfNodes(t *testing.T) {
 	}
 	t.Run("the same", func(t *testing.T) {
 		t.Parallel()
-		if code, first, second := join(t, nil); code != 0 || strings.Contains(first, "mixed") {
+		if code, first, second := join(t, nil, ""); code != 0 || strings.Contains(first, "mixed") {
 			t.Errorf("exit %d: %s %s", code, first, second)
+		}
+	})
+	t.Run("another key", func(t *testing.T) {
+		t.Parallel()
+		code, _, second := join(t, nil, t.TempDir())
+		if code != 125 || !strings.Contains(second, "another nodes.key: copy the file") || strings.Contains(second, "step 1/") {
+			t.Errorf("exit %d: %s", code, second)
 		}
 	})
 	for _, in := range inputs {
@@ -406,15 +416,16 @@ func TestIdentityOfNodes(t *testing.T) {
 			"environment": "variable SEED", "package": "package addon"}[in.name]
 		t.Run(in.name, func(t *testing.T) {
 			t.Parallel()
-			code, _, second := join(t, &in)
-			if code != 125 || !strings.Contains(second, names) {
-				t.Errorf("exit %d, want 125 and %s: %s", code, names, second)
+			code, first, second := join(t, &in, "")
+			if code != 125 || !strings.Contains(second, names) || !strings.Contains(first, "node 1 cannot take part") ||
+				!strings.Contains(first, names) {
+				t.Errorf("exit %d, want 125 and %s: %s%s", code, names, first, second)
 			}
 		})
 		t.Run(in.name+", accepted", func(t *testing.T) {
 			t.Parallel()
 			another := in.name == "recipe" || in.start != nil && in.name != "environment"
-			code, first, second := join(t, &in, "--accept")
+			code, first, second := join(t, &in, "", "--accept")
 			switch {
 			case another && code != 125:
 				t.Errorf("another command or recipe takes part: exit %d: %s", code, second)

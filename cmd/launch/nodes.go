@@ -106,7 +106,9 @@ func carryOn(ctx context.Context, s settings, at nodes.Place, r *run.Run, x *att
 		return stop, err
 	}
 	say.Line("node 0 of %d: waiting for the other nodes at %s", at.Nodes, at.Address)
-	l, err := nodes.Lead(wait, at, key, me, x)
+	l, err := nodes.Lead(wait, at, key, me, x, func(node int, why string) {
+		say.Warn("node %d cannot take part: %s", node, why)
+	})
 	if err != nil {
 		return unmet(err)
 	}
@@ -133,6 +135,10 @@ func carryOn(ctx context.Context, s settings, at nodes.Place, r *run.Run, x *att
 func unmet(err error) (*run.Stop, error) {
 	if errors.Is(err, nodes.ErrRefused) { // it must not train another way beside the others
 		return &run.Stop{Why: err.Error(), Code: run.OwnTrouble, Unlike: []string{"this node is not as node 0"}}, nil
+	}
+	if errors.Is(err, nodes.ErrKey) { // nor may one that cannot learn what the others do
+		return &run.Stop{Why: fmt.Sprintf("%v: copy the file from node 0, or share the folder that holds it", err),
+			Code: run.OwnTrouble, Unlike: []string{"the key of the nodes"}}, nil
 	}
 	if errors.Is(err, errNobody) {
 		return &run.Stop{Why: err.Error(), Code: run.TryLater}, nil

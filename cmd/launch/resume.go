@@ -115,6 +115,7 @@ func resume(ctx context.Context, s settings, name string, command []string, over
 		return err
 	}
 	recordIdentity(rec, r, who, mix, over, say)
+	keepDiff(ctx, rec, s.subject(r.Job.Command, r.Job, found), who)
 	taken = true
 	signals := collectSignals(s.Leave)
 	defer signals.close()

@@ -68,7 +68,7 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 	}
 	slices.SortFunc(id.Code, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	id.readOpened(s, c.found)
-	id.Commit = commit(first)
+	id.Commit, id.home = commit(first), first
 	for _, r := range id.Recipes {
 		if text, err := file.Read(s.absolute(r.Path), mostFile); err == nil {
 			names = named(names, string(text), expanded)
@@ -338,6 +338,11 @@ func commit(dir string) string {
 		if info, err := os.Stat(git); err == nil && info.IsDir() {
 			return head(git)
 		}
+		if text, err := file.Read(git, 1<<12); err == nil { // of a worktree, or a submodule
+			if at, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "gitdir: "); ok {
+				return head(under(dir, at))
+			}
+		}
 		if dir == filepath.Dir(dir) {
 			return ""
 		}
@@ -361,6 +366,9 @@ func head(git string) string {
 	if !strings.HasPrefix(ref, "refs/") || strings.Contains(ref, "..") {
 		return ""
 	}
+	if common := read("commondir"); common != "" { // a worktree has its own HEAD, and the branches of the repository
+		git = under(git, common)
+	}
 	if at = hexadecimal(read(ref)); at != "" {
 		return at
 	}
@@ -370,6 +378,14 @@ func head(git string) string {
 		}
 	}
 	return ""
+}
+
+// under is a path as seen from a folder.
+func under(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
 }
 
 // hexadecimal returns the text if it is the name of an object of git, else "".

@@ -55,15 +55,20 @@ type Past struct {
 	Until time.Time
 }
 
+// Unread lists what is not known of one of two identities, and is therefore not compared.
+func Unread(was, now *Identity) []string {
+	all := slices.Concat(was.Unknown, now.Unknown)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // Compare lists what differs between a run's identity and the present one. What is unknown in one of them is not
 // compared.
 func Compare(was, now *Identity, past Past) (out []Difference) {
 	if was == nil || now == nil {
 		return nil
 	}
-	unknown := func(what string) bool {
-		return slices.Contains(was.Unknown, what) || slices.Contains(now.Unknown, what)
-	}
+	unknown := func(what string) bool { return slices.Contains(Unread(was, now), what) }
 	if !unknown("code") {
 		out = append(out, ofCode(was.Code, now.Code)...)
 	}

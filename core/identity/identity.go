@@ -47,6 +47,7 @@ type Identity struct {
 
 	py      python.Environment
 	imports map[string]bool // the first parts of the names that the code imports
+	home    string          // the folder of the script
 }
 
 // A File is a file and a hash of its content; the hash is "" if the file is not there.
@@ -121,6 +122,15 @@ func (id *Identity) OfCode() string {
 // OfPackages is a short hash of the installed packages and their versions.
 func (id *Identity) OfPackages() string { return digest([]byte(strings.Join(id.Packages, "\n")))[:12] }
 
+// Paths are the files of the code, and the folder of the script, which lies in the commit's work tree; home is "" for an
+// identity that was read from a record.
+func (id *Identity) Paths(s Subject) (home string, files []string) {
+	for _, f := range id.Code {
+		files = append(files, s.absolute(f.Path))
+	}
+	return id.home, files
+}
+
 // Salted returns the identity with the hashes of secrets by another salt.
 func (id *Identity) Salted(s Subject, salt string) *Identity {
 	out := *id
@@ -170,10 +180,7 @@ func (s Subject) shown(path string) string {
 
 // absolute resolves a path that the command names.
 func (s Subject) absolute(path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(s.Command.Dir, path)
+	return filepath.Clean(under(s.Command.Dir, path))
 }
 
 // ranks is the number of processes that share an optimizer step, as the command and the environment have it now.

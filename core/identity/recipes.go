@@ -149,10 +149,7 @@ func found(name string, dirs ...string) string {
 		name = filepath.Join(home, rest)
 	}
 	for _, dir := range dirs {
-		path := name
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
-		}
+		path := under(dir, name)
 		if _, err := os.Stat(path); err == nil {
 			return filepath.Clean(path)
 		}

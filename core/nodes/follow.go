@@ -29,7 +29,7 @@ func Join(ctx context.Context, at Place, key []byte, me Hello) (*Follower, error
 	dial := tls.Dialer{NetDialer: &net.Dialer{Timeout: 5 * time.Second, KeepAliveConfig: alive}, Config: conf}
 	for {
 		conn, err := dial.DialContext(ctx, "tcp", at.Address)
-		if errors.Is(err, errKey) {
+		if errors.Is(err, ErrKey) {
 			return nil, fmt.Errorf("reaching node 0 at %s: %w", at.Address, err)
 		}
 		if err == nil {

@@ -27,8 +27,11 @@ type Leader struct {
 	gone  error // a node that was lost
 }
 
-// Lead waits for the launches of all other nodes. The error is ctx's, or about the address.
-func Lead(ctx context.Context, at Place, key []byte, me Hello, ex run.Executor) (*Leader, error) {
+// Lead waits for the launches of all other nodes. The error is ctx's, or about the address. refused is called with each
+// node that cannot take part, and why, from several goroutines.
+func Lead(
+	ctx context.Context, at Place, key []byte, me Hello, ex run.Executor, refused func(node int, why string),
+) (*Leader, error) {
 	conf, err := settings(key)
 	if err != nil {
 		return nil, err
@@ -51,7 +54,7 @@ func Lead(ctx context.Context, at Place, key []byte, me Hello, ex run.Executor) 
 	joined := make(chan *peer)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go accept(ctx, l, func(conn net.Conn) { greet(ctx, tls.Server(conn, conf), me, joined) })
+	go accept(ctx, l, func(conn net.Conn) { greet(ctx, tls.Server(conn, conf), me, joined, refused) })
 	for missing := at.Nodes - 1; missing > 0; {
 		select {
 		case p := <-joined:
@@ -122,7 +125,7 @@ func accept(ctx context.Context, l net.Listener, greet func(net.Conn)) {
 }
 
 // greet takes a connection. Whoever does not know the key, or makes another job, is not let in.
-func greet(ctx context.Context, conn *tls.Conn, me Hello, joined chan<- *peer) {
+func greet(ctx context.Context, conn *tls.Conn, me Hello, joined chan<- *peer, refused func(int, string)) {
 	conn.SetDeadline(time.Now().Add(greeting))
 	if conn.HandshakeContext(ctx) != nil {
 		conn.Close()
@@ -133,12 +136,13 @@ func greet(ctx context.Context, conn *tls.Conn, me Hello, joined chan<- *peer) {
 	limited, cancel := context.WithTimeout(ctx, greeting)
 	defer cancel()
 	m, _ := p.receive(limited)
-	switch {
-	case m == nil || m.Hello == nil:
+	if m == nil || m.Hello == nil {
 		conn.Close()
 		return
-	case m.Hello.refused(me) != "":
-		p.send(message{Refused: m.Hello.refused(me)})
+	}
+	if why := m.Hello.refused(me); why != "" {
+		refused(m.Hello.Node, why)
+		p.send(message{Refused: why})
 		conn.Close()
 		return
 	}

@@ -111,7 +111,7 @@ func play(t *testing.T, ms ...*machine) []end {
 			place, me := Place{i, len(ms), at}, hello(i, len(ms), "1", theJob)
 			if i == 0 {
 				var l *Leader
-				if l, e.err = Lead(ctx, place, key, me, m); e.err == nil {
+				if l, e.err = Lead(ctx, place, key, me, m, func(int, string) {}); e.err == nil {
 					if e.stop, e.err = e.run.Carry(ctx, l, m); e.err == nil {
 						l.Stop(e.stop)
 					}
@@ -196,7 +196,7 @@ func dying(t *testing.T, node int) (follower end, leader end) {
 	all.Add(2)
 	go func() {
 		defer all.Done()
-		l, err := Lead(ctx, Place{0, 2, at}, key, hello(0, 2, "1", theJob), zero)
+		l, err := Lead(ctx, Place{0, 2, at}, key, hello(0, 2, "1", theJob), zero, func(int, string) {})
 		if err != nil {
 			leader.err = err
 			return
@@ -251,13 +251,15 @@ func TestStrangers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	at := address(t)
-	met := make(chan error, 1)
+	met, told := make(chan error, 1), make(chan string, 10)
 	go func() {
-		_, err := Lead(ctx, Place{0, 2, at}, key, hello(0, 2, "1", theJob), &machine{})
+		_, err := Lead(ctx, Place{0, 2, at}, key, hello(0, 2, "1", theJob), &machine{}, func(node int, why string) {
+			told <- fmt.Sprint(node, " ", why)
+		})
 		met <- err
 	}()
 	if _, err := Join(ctx, Place{1, 2, at}, []byte(strings.Repeat("x", 32)), hello(1, 2, "1", theJob)); !errors.Is(err,
-		errKey) {
+		ErrKey) {
 		t.Errorf("another key: %v", err)
 	}
 	plain, err := tls.Dial("tcp", at, &tls.Config{InsecureSkipVerify: true})
@@ -276,6 +278,9 @@ func TestStrangers(t *testing.T) {
 	} {
 		if _, err := Join(ctx, Place{h.Node, h.Nodes, at}, key, h); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
+		}
+		if got := <-told; !strings.HasPrefix(got, fmt.Sprint(h.Node)) || !strings.Contains(got, want) {
+			t.Errorf("node 0 is told %q of a node that is refused for %s", got, want)
 		}
 	}
 	select {
@@ -302,7 +307,7 @@ func TestManyStrangers(t *testing.T) {
 	at := address(t)
 	met := make(chan error, 1)
 	go func() {
-		_, err := Lead(ctx, Place{0, 2, at}, key, hello(0, 2, "1", theJob), &machine{})
+		_, err := Lead(ctx, Place{0, 2, at}, key, hello(0, 2, "1", theJob), &machine{}, func(int, string) {})
 		met <- err
 	}()
 	low := was

@@ -114,12 +114,13 @@ func settings(key []byte) (*tls.Config, error) {
 					return nil
 				}
 			}
-			return errKey
+			return ErrKey
 		},
 	}, nil
 }
 
-var errKey = errors.New("the other launch has another " + keyFile)
+// ErrKey is why two launches do not talk: they do not share a key.
+var ErrKey = errors.New("the other launch has another " + keyFile)
 
 // alive finds a machine that has gone within 20 s.
 var alive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}

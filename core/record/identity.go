@@ -48,3 +48,23 @@ func (h *History) lastOutput() (at time.Time) {
 	}
 	return at
 }
+
+// CodeDiff is the file that keeps what differs from the commit in the code of an identity.
+func (r *Record) CodeDiff(code string) string { return codeDiff(r.Dir, code) }
+
+func codeDiff(dir, code string) string { return filepath.Join(dir, "code-"+code+".diff") }
+
+// Changes is the file that has what differs from the commit in the run's code; "" where nothing does. Where that is not
+// known, known is false.
+func (h *History) Changes() (path string, known bool) {
+	id := h.Identity()
+	if id == nil {
+		return "", false
+	}
+	path = codeDiff(h.Dir, id.OfCode())
+	info, err := os.Stat(path)
+	if err == nil && info.Size() == 0 {
+		path = ""
+	}
+	return path, err == nil
+}

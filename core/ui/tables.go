@@ -149,6 +149,7 @@ func (p Printer) Show(h *record.History, life record.Life) {
 	}
 	r := h.Run()
 	if r == nil {
+		p.identity(h)
 		for _, e := range h.Events {
 			if e.Outcome != nil {
 				p.outcome(e.Outcome)
@@ -216,7 +217,7 @@ func (p Printer) identity(h *record.History) {
 	if !slices.Contains(id.Unknown, "code") {
 		code = fmt.Sprintf("%s (%s", id.OfCode(), Count(len(id.Code), "file"))
 		if id.Commit != "" {
-			code += fmt.Sprintf(", commit %.12s", id.Commit)
+			code += fmt.Sprintf(", commit %.12s%s", id.Commit, changedCode(h))
 		}
 		code += ")"
 	}
@@ -238,6 +239,18 @@ func (p Printer) identity(h *record.History) {
 	}
 	if len(id.Unknown) > 0 {
 		p.line("            not known: %s", OneLine(strings.Join(id.Unknown, ", ")))
+	}
+}
+
+// changedCode is what is known of the changes of a run's code since the commit.
+func changedCode(h *record.History) string {
+	switch path, known := h.Changes(); {
+	case !known:
+		return ""
+	case path == "":
+		return " without changes"
+	default:
+		return " with changes, which are in " + OneLine(path)
 	}
 }
 

@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/sweep"
 )
 
@@ -33,6 +35,80 @@ func Read(ctx context.Context, dir string) (t *sweep.Tree, diff []byte, err erro
 	return read(ctx, g)
 }
 
+// Diff is what differs from the commit in some files, given by their absolute paths: git's diff, followed by those that
+// git does not track. Files that lie in no repository, or in another than dir, are left out. It is nil where there is
+// no commit.
+func Diff(ctx context.Context, dir string, paths []string) ([]byte, error) {
+	g, err := openGit(ctx, dir)
+	if err != nil || g == nil {
+		return nil, err
+	}
+	commit, err := g.run(ctx, nil, "rev-parse", "--verify", "--quiet", "HEAD")
+	if err != nil {
+		return nil, nil
+	}
+	diff := []byte{}
+	for some := range slices.Chunk(g.below(paths), mostPaths) {
+		text, err := g.run(ctx, nil, append(diffFrom(line(commit)), append([]string{"--"}, some...)...)...)
+		if err != nil {
+			return nil, fmt.Errorf("recording the code: %w", err)
+		}
+		diff = append(diff, text...)
+		tracked, err := g.run(ctx, nil, append([]string{"ls-files", "-z", "--cached", "--"}, literal(some)...)...)
+		if err != nil {
+			return nil, fmt.Errorf("recording the code: %w", err)
+		}
+		known := strings.Split(string(tracked), "\x00")
+		diff = g.append(diff, slices.DeleteFunc(slices.Clone(some), func(name string) bool {
+			return slices.Contains(known, name)
+		}))
+		if len(diff) > mostOutput {
+			return nil, fmt.Errorf("recording the code: its changes have more than %d MiB", mostOutput>>20)
+		}
+	}
+	return diff, nil
+}
+
+// mostPaths is how many paths one command of git gets: a command line has an end.
+const mostPaths = 500
+
+// below are the paths in the work tree, relative to it.
+func (g *git) below(paths []string) (names []string) {
+	for _, path := range paths {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			continue
+		}
+		if name, err := filepath.Rel(g.root, filepath.Join(dir, filepath.Base(path))); err == nil && filepath.IsLocal(name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// literal are the pathspecs of names, for a command that takes patterns.
+func literal(names []string) (specs []string) {
+	for _, name := range names {
+		specs = append(specs, ":(literal)"+name)
+	}
+	return specs
+}
+
+// append adds the text of files that git does not track.
+func (g *git) append(diff []byte, names []string) []byte {
+	for _, name := range names {
+		if text, err := file.Read(filepath.Join(g.root, name), mostSource); err == nil {
+			diff = fmt.Appendf(diff, "\n=== not tracked: %s ===\n%s", name, text)
+		}
+	}
+	return diff
+}
+
+func diffFrom(commit string) []string {
+	return []string{"diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/",
+		"--ignore-submodules=dirty", commit}
+}
+
 func read(ctx context.Context, g *git) (t *sweep.Tree, diff []byte, err error) {
 	t = &sweep.Tree{Root: g.root}
 	against := emptyTree
@@ -40,8 +116,7 @@ func read(ctx context.Context, g *git) (t *sweep.Tree, diff []byte, err error) {
 		t.Commit = line(commit)
 		against = t.Commit
 	}
-	diff, err = g.run(ctx, nil, "diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/",
-		"--dst-prefix=b/", "--ignore-submodules=dirty", against)
+	diff, err = g.run(ctx, nil, diffFrom(against)...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("recording the code: %w", err)
 	}
@@ -49,12 +124,7 @@ func read(ctx context.Context, g *git) (t *sweep.Tree, diff []byte, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("recording the code: %w", err)
 	}
-	for _, name := range names {
-		text, err := os.ReadFile(filepath.Join(t.Root, name))
-		if err == nil {
-			diff = fmt.Appendf(diff, "\n=== not tracked: %s ===\n%s", name, text)
-		}
-	}
+	diff = g.append(diff, names)
 	if len(diff) > 0 {
 		sum := sha256.Sum256(diff)
 		t.Changes = hex.EncodeToString(sum[:8])

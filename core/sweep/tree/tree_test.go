@@ -198,3 +198,40 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// TestDiff: what differs from the commit in some files, tracked or not, and nothing of the others.
+func TestDiff(t *testing.T) {
+	if diff, err := Diff(t.Context(), t.TempDir(), nil); diff != nil || err != nil {
+		t.Errorf("without a repository: %q, %v", diff, err)
+	}
+	dir := repository(t)
+	sub := filepath.Join(dir, "sub")
+	script, fresh := filepath.Join(sub, "train.py"), filepath.Join(sub, "[a]*.py")
+	elsewhere := filepath.Join(t.TempDir(), "mine.py")
+	write(t, elsewhere, "elsewhere")
+	diffOf := func(paths ...string) string {
+		diff, err := Diff(t.Context(), sub, paths)
+		if err != nil || diff == nil {
+			t.Fatalf("%q, %v", diff, err)
+		}
+		return string(diff)
+	}
+	if got := diffOf(script, elsewhere); got != "" {
+		t.Errorf("a clean file differs: %s", got)
+	}
+	write(t, script, "two")
+	write(t, fresh, "three")
+	write(t, filepath.Join(sub, "[a]b.py"), "four")
+	write(t, filepath.Join(dir, ".gitignore"), "changed")
+	got := diffOf(script, fresh, elsewhere)
+	for _, want := range []string{"\n-one", "\n+two", "=== not tracked: sub/[a]*.py ===\nthree"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the diff has no %q:\n%s", want, got)
+		}
+	}
+	for _, other := range []string{"four", "changed", "elsewhere"} {
+		if strings.Contains(got, other) {
+			t.Errorf("the diff has %q, of a file that is not of the code:\n%s", other, got)
+		}
+	}
+}
