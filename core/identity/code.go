@@ -54,6 +54,11 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 	for _, path := range files {
 		c.add(path)
 	}
+	for _, w := range wordsOf(s.Command.Args) { // a recipe may be a program
+		if filepath.Ext(w.value) == ".py" {
+			c.add(found(w.value, s.Command.Dir))
+		}
+	}
 	c.follow(id.texts(s))
 	if c.cut {
 		id.Unknown = append(id.Unknown, "code")
@@ -167,11 +172,19 @@ func (c *closure) follow(texts []string) {
 				}
 			}
 		}
+		for _, r := range f.facts.Constants.Roots {
+			if at := r.of(f.path, c.dir); at != "" && !slices.Contains(c.roots, at) {
+				c.roots = append(c.roots, at)
+			}
+		}
 		for _, im := range f.facts.Imports {
 			c.imported(f.path, im)
 		}
 		for _, name := range f.facts.Opens.Scripts {
 			c.add(found(name, c.dir, dir))
+		}
+		for _, name := range f.facts.Constants.Bases {
+			c.add(found(name, dir))
 		}
 		if !f.facts.Dynamic {
 			continue

@@ -91,8 +91,13 @@ func Compare(was, now *Identity, past Past) (out []Difference) {
 		out = append(out, slices.DeleteFunc(what, now.apart)...)
 	}
 	for _, t := range was.Data {
-		if moved[t.Path] == "" {
-			out = append(out, t.differ(past, now)...)
+		if moved[t.Path] != "" {
+			continue
+		}
+		for _, d := range t.differ(past, now) { // one file may lie in two folders that are named
+			if !slices.ContainsFunc(out, func(o Difference) bool { return o.Kind == Data && o.Name == d.Name }) {
+				out = append(out, d)
+			}
 		}
 	}
 	if was.Ranks > 0 && now.Ranks > 0 {

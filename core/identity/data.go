@@ -94,7 +94,7 @@ func (id *Identity) words(s Subject) (words []word) {
 			words = append(words, wordsIn(string(text))...)
 		}
 	}
-	return append(words, wordsOf(id.Env)...)
+	return append(append(words, wordsOf(id.Env)...), id.constants...)
 }
 
 // tree adds what a word names, once.
@@ -111,7 +111,45 @@ func (id *Identity) tree(s Subject, w word, declared bool, seen map[string]bool)
 	}
 	t.Name, t.Path, t.Declared = w.name, s.shown(path), declared
 	id.Data = append(id.Data, t)
+	for _, dir := range s.listedIn(path, t) {
+		id.tree(s, word{w.name, dir}, false, seen)
+	}
 }
+
+// mostIn bounds how many folders one list may lead to.
+const mostIn = 20
+
+// listedIn are the folders of the files that a list names, one in a line: "wavs/a.wav|what is said".
+func (s Subject) listedIn(path string, t Tree) (dirs []string) {
+	if t.Files != 1 || t.Bytes > smallFile || !slices.Contains(lists, strings.ToLower(filepath.Ext(path))) {
+		return nil
+	}
+	text, err := file.Read(path, smallFile)
+	if err != nil {
+		return nil
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		name := strings.TrimSpace(line)
+		if end := strings.IndexAny(name, "|\t, "); end >= 0 {
+			name = name[:end]
+		}
+		dir := filepath.Dir(name)
+		if !strings.Contains(name, "/") || seen[dir] {
+			continue
+		}
+		if seen[dir] = true; len(seen) > mostIn {
+			break
+		}
+		if at := found(name, s.Command.Dir, filepath.Dir(path)); at != "" {
+			dirs = append(dirs, filepath.Dir(at))
+		}
+	}
+	return dirs
+}
+
+// lists are the endings of files that name other files, one in a line.
+var lists = []string{".txt", ".lst", ".list", ".csv", ".tsv", ".scp"}
 
 // isData reports whether a path may be data: no folder that holds the project, none that the run writes to, no device.
 func (s Subject) isData(path, name string, declared bool) bool {

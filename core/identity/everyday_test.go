@@ -218,3 +218,69 @@ func TestBuilds(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// What the code names as a constant counts as what is typed: data, folders, recipes by a part of their name, and code.
+func TestConstants(t *testing.T) {
+	source := `import argparse, glob, os, sys
+from pathlib import Path
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "common"))
+sys.path.append(str(Path(__file__).parent.parent / "more"))
+import tools, others
+ROOT = "set"
+p = argparse.ArgumentParser()
+p.add_argument("--labels", default="labels.npy")
+p.add_argument("--output_dir", default="kept")
+p.add_argument("--cfg")
+args = p.parse_args()
+frame = pd.read_csv("frame.csv")
+names = [l for l in open(os.path.join("lists", "names.lst"))]
+files = glob.glob("imgs/*/*.png")
+first = open(os.path.join(ROOT, "deep", "a.txt")).read()
+mean = (Path(__file__).parent / "stats" / "mean.txt").read_text()
+recipe = load(f"presets/{args.cfg}.yaml")
+LOG_DIR, TABLE = "kept", "table.csv"
+table.to_csv(TABLE)
+scores.to_csv("scores.csv"); open("scores.csv")
+torch.save(net, "net.pth"); net = torch.load("net.pth")
+state = torch.load("ckpt/last.pth")
+`
+	all := map[string]string{"a/train.py": source, "common/tools.py": "", "more/others.py": "", "a/recipe.py": "_base_ = " +
+		"['base/one.py']\nlr = 1\n", "a/base/one.py": ""}
+	for _, name := range []string{"labels.npy", "frame.csv", "imgs/x/1.png", "set/deep/a.txt", "stats/mean.txt",
+		"presets/big.yaml", "presets/small.yaml", "kept/x", "table.csv", "scores.csv", "net.pth", "ckpt/last.pth", "wavs/1.wav"} {
+		all["a/"+name] = "as it was"
+	}
+	all["a/lists/names.lst"] = "wavs/1.wav|one\nwavs/gone.wav|two\n"
+	p := newProject(t, all, "python3", "train.py", "--cfg", "big", "--config", "recipe.py")
+	p.s.Command.Dir = filepath.Join(p.s.Command.Dir, "a")
+	was := p.take()
+	change := func(name string) []string {
+		t.Helper()
+		path := filepath.Join(p.s.Command.Dir, name)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.WriteFile(path, text, 0o644)
+		if err := os.WriteFile(path, append(text, " # other"...), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return said(Compare(was, p.take(), Past{}))
+	}
+	for _, name := range []string{"labels.npy", "frame.csv", "imgs/x/1.png", "set/deep/a.txt", "stats/mean.txt",
+		"presets/big.yaml", "lists/names.lst", "wavs/1.wav", "../common/tools.py", "../more/others.py", "base/one.py"} {
+		if got := change(name); len(got) != 1 || !strings.Contains(got[0], filepath.Base(name)) {
+			t.Errorf("%s has changed: %q", name, got)
+		}
+	}
+	for _, name := range []string{"presets/small.yaml", "kept/x", "table.csv", "scores.csv", "net.pth", "ckpt/last.pth"} {
+		if got := change(name); len(got) != 0 {
+			t.Errorf("%s has changed, which is nothing that the training reads, or what it writes itself: %q", name, got)
+		}
+	}
+	p.s.Command.Args = append(p.s.Command.Args, "--labels", "frame.csv")
+	was = p.take()
+	if got := change("labels.npy"); len(got) != 0 {
+		t.Errorf("the default of an option that is typed counts: %q", got)
+	}
+}

@@ -48,6 +48,8 @@ type Identity struct {
 	py      python.Environment
 	imports map[string]bool // the first parts of the names that the code imports
 	home    string          // the folder of the script
+
+	constants []word // paths of data that the code has as constants
 }
 
 // A File is a file and a hash of its content; the hash is "" if the file is not there.

@@ -89,15 +89,7 @@ func opensOf(s python.Source) (out opens) {
 
 // readOpened takes the settings files that the code names.
 func (id *Identity) readOpened(s Subject, code []part) {
-	add := func(name string, dirs ...string) {
-		path := found(name, dirs...)
-		if path == "" || slices.ContainsFunc(id.Recipes, func(f File) bool { return s.absolute(f.Path) == path }) {
-			return
-		}
-		if text, err := file.Read(path, mostFile); err == nil && len(id.Recipes) < mostRecipes {
-			id.Recipes = append(id.Recipes, File{Path: s.shown(path), Hash: digest(text)})
-		}
-	}
+	add := func(name string, dirs ...string) { id.addRecipe(s, found(name, dirs...)) }
 	for _, f := range code {
 		o, dir := f.facts.Opens, filepath.Dir(f.path)
 		for _, name := range o.Settings {
@@ -114,7 +106,18 @@ func (id *Identity) readOpened(s Subject, code []part) {
 			}
 		}
 	}
+	id.readConstants(s, code)
 	slices.SortFunc(id.Recipes, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+}
+
+// addRecipe takes a recipe once, if it is there.
+func (id *Identity) addRecipe(s Subject, path string) {
+	if path == "" || slices.ContainsFunc(id.Recipes, func(f File) bool { return s.absolute(f.Path) == path }) {
+		return
+	}
+	if text, err := file.Read(path, mostFile); err == nil && len(id.Recipes) < mostRecipes {
+		id.Recipes = append(id.Recipes, File{Path: s.shown(path), Hash: digest(text)})
+	}
 }
 
 // typed reports whether the command has an option.

@@ -113,6 +113,9 @@ func (id *Identity) readRecipes(s Subject, prog *command.Prog) {
 	for i := 0; i < len(queue); i++ {
 		if text, err := file.Read(queue[i], mostText); err == nil {
 			look(wordsIn(string(text)), s.Command.Dir, filepath.Dir(queue[i]))
+			for _, d := range defaultsOf(string(text)) { // a list as Hydra's, which others read, too
+				look([]word{{d[0], filepath.Join(d[0], strings.TrimSuffix(d[1], ".yaml")+".yaml")}}, filepath.Dir(queue[i]))
+			}
 		}
 	}
 	slices.SortFunc(id.Recipes, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
