@@ -19,6 +19,8 @@ type constants struct {
 	Roots   []root   // folders that it adds to Python's path
 	Bases   []string // files that a recipe in Python builds on
 	Folders []string // folders of which a part of the name is computed: "configs/" + name
+
+	wrote []string // names in calls that write
 }
 
 // A root is a folder that source adds to Python's path: below the command's folder or, where Up is not 0, below that
@@ -29,8 +31,6 @@ type root struct {
 }
 
 var (
-	// quoted matches a string between quotes.
-	quoted = lazy.MustCompile(`["']([^"'\n]{1,200})["']`)
 	// reader matches a call that reads a file or a folder.
 	reader = lazy.MustCompile(`\b(open|File|Dataset|load\w*|read\w*|imread|from_(?:file|csv|json|pretrained|pickle)|fromfile|` +
 		`genfromtxt|memmap|i?glob|rglob|iterdir|listdir|scandir|walk|\w*Folder|files)\(`)
@@ -55,38 +55,33 @@ func constantsOf(s python.Source) (out constants) {
 	if m := base.FindStringSubmatch(s.Code); m != nil {
 		out.Bases = literals(m[1])
 	}
-	wrote := map[string]bool{} // names of variables in calls that write
+	var bare []string // lines without a path
 	for line := range strings.Lines(s.Code) {
-		if len(line) > 1000 || !strings.ContainsAny(line, `"'(`) {
-			continue
-		}
-		if mentions(line, "sys.path", "addsitedir") && onPath.MatchString(line) {
+		switch paths := quoted(line); {
+		case len(line) > mostLine:
+		case strings.Contains(line, "sys.path") && onPath.MatchString(line) || strings.Contains(line, "addsitedir("):
 			out.Roots = append(out.Roots, rootOf(line))
-			continue
+		case !slices.ContainsFunc(paths, pathLike) && !(len(paths) > 0 && places.MatchString(line)):
+			bare = append(bare, line)
+		default:
+			out.read(line)
 		}
-		if writer.MatchString(line) {
-			out.Written = append(append(out.Written, literals(line)...), joins(line)...)
+	}
+	named := slices.ContainsFunc(out.Read, func(r [2]string) bool { return r[0] != "" })
+	wrote := map[string]bool{} // names of variables in calls that write
+	for _, line := range bare {
+		if named && strings.Contains(line, "(") && writer.MatchString(line) {
 			for _, name := range words.FindAllString(line, -1) {
 				wrote[name] = true
 			}
-			continue
 		}
-		if !strings.ContainsAny(line, `"'`) {
-			continue
-		}
-		if m := given.FindStringSubmatch(line); m != nil && m[1] != "default" && (places.MatchString(m[1]) || strings.ContainsAny(m[2], "/.")) {
-			for _, path := range joins(m[2]) {
-				out.Read = append(out.Read, [2]string{m[1], path})
-			}
-		}
-		if reader.MatchString(line) {
-			for _, path := range joins(line) {
-				out.Read = append(out.Read, [2]string{"", path})
-			}
-		}
-		out.Folders = append(out.Folders, computed(line)...)
 	}
-	out.Read = slices.DeleteFunc(out.Read, func(r [2]string) bool { return wrote[r[0]] || states.MatchString(filepath.Base(r[1])) })
+	for _, name := range out.wrote {
+		wrote[name] = true
+	}
+	out.Read = slices.DeleteFunc(out.Read, func(r [2]string) bool {
+		return wrote[r[0]] || states.MatchString(filepath.Base(r[1]))
+	})
 	if strings.Contains(s.Code, "add_argument") {
 		for _, o := range s.Options() {
 			names := strings.Join(o.Names, " ")
@@ -125,17 +120,61 @@ func (r root) of(path, dir string) string {
 	return found(filepath.Join(".", r.Path), dir)
 }
 
+// mostLine is the length of a line that is no data of its own.
+const mostLine = 1000
+
+// read takes a line that has what may be a path.
+func (out *constants) read(line string) {
+	if writer.MatchString(line) {
+		out.Written = append(append(out.Written, literals(line)...), joins(line)...)
+		out.wrote = append(out.wrote, words.FindAllString(line, -1)...)
+		return
+	}
+	if m := given.FindStringSubmatch(line); m != nil && m[1] != "default" &&
+		(places.MatchString(m[1]) || strings.ContainsAny(m[2], "/.")) {
+		for _, path := range joins(m[2]) {
+			out.Read = append(out.Read, [2]string{m[1], path})
+		}
+	}
+	if reader.MatchString(line) {
+		for _, path := range joins(line) {
+			out.Read = append(out.Read, [2]string{"", path})
+		}
+	}
+	out.Folders = append(out.Folders, computed(line)...)
+}
+
+func pathLike(text string) bool { return strings.ContainsAny(text, "/.") }
+
 // words matches the names in source.
 var words = lazy.MustCompile(`[A-Za-z_]\w*`)
 
 // literals are the strings in a line that may be paths.
-func literals(text string) (out []string) {
-	for _, m := range quoted.FindAllStringSubmatch(text, -1) {
-		if !strings.ContainsAny(m[1], " \\<>|{}%") {
-			out = append(out, m[1])
+func literals(line string) (out []string) {
+	for _, text := range quoted(line) {
+		if !strings.ContainsAny(text, " \\<>|{}%") {
+			out = append(out, text)
 		}
 	}
 	return out
+}
+
+// quoted are the strings between quotes in a line.
+func quoted(line string) (out []string) {
+	for {
+		from := strings.IndexAny(line, `"'`)
+		if from < 0 {
+			return out
+		}
+		length := strings.IndexByte(line[from+1:], line[from])
+		if length < 0 {
+			return out
+		}
+		if text := line[from+1 : from+1+length]; text != "" && length < 200 {
+			out = append(out, text)
+		}
+		line = line[from+1+length+1:]
+	}
 }
 
 // joins are the paths that the strings of a line are, alone and joined in their order: os.path.join(a, "b", "c"), Path("a") / "b". A path with a
@@ -160,16 +199,16 @@ func joins(line string) (out []string) {
 // computed are the folders at the beginning of a path whose rest is computed.
 func computed(line string) (out []string) {
 	recipe := mentions(line, ".y", ".json", ".toml", ".py", ".cfg") // "configs", name + ".yaml"
-	for _, m := range quoted.FindAllStringSubmatch(line, -1) {
-		dir, rest, ok := strings.Cut(m[1], "{")
+	for _, text := range quoted(line) {
+		dir, _, ok := strings.Cut(text, "{")
 		if !ok {
-			dir, rest, ok = strings.Cut(m[1], "%s")
+			dir, _, ok = strings.Cut(text, "%s")
 		}
 		if i := strings.LastIndexByte(dir, '/'); ok && i > 0 {
 			out = append(out, dir[:i])
 		}
-		if !ok && rest == "" && recipe && !strings.ContainsAny(m[1], " .:\\") {
-			out = append(out, m[1])
+		if !ok && recipe && !strings.ContainsAny(text, " .:\\") {
+			out = append(out, text)
 		}
 	}
 	return out
