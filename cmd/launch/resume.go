@@ -227,6 +227,7 @@ func takeUp(
 	}
 	if over == always { // the attempts stay, so that the run stays on its rung
 		r.ForgetAll()
+		r.Over = true
 	}
 	return past, foreign, nil
 }

@@ -108,11 +108,12 @@ func Dir(run string, n int) string {
 // TakeUp prepares a recorded run for its next attempt, and returns what its attempts have left, also one whose launch
 // was killed. strange lists files that are newer than that attempt, but that nothing shows to be this run's.
 func TakeUp(h *record.History, r *run.Run, life record.Life, locks string) (past Past, strange []string) {
-	for _, a := range r.Attempts {
+	all := h.Tried() // those that failed, or were interrupted, have left files as well
+	for _, a := range all {
 		if a.Plan.Trial == "" && past.Began.IsZero() {
 			past.Began = a.Outcome.Began
 		}
-		past.Made = append(past.Made, a.Outcome.Made...)
+		past.Made = append(past.Made, notReplaced(a.Outcome.Made, all)...)
 		past.Spans = append(past.Spans, SpanOf(&a.Outcome))
 	}
 	began, cut := h.CutOff()
@@ -138,6 +139,28 @@ func TakeUp(h *record.History, r *run.Run, life record.Life, locks string) (past
 		}
 		r.Left.Descend(began.Plan, after)
 	}
+	if began.Plan.Resume == nil && len(left.Courses) > 0 {
+		r.Begun = append(slices.Clone(r.Begun), left.Courses)
+	}
 	past.Made = append(past.Made, left.Made...)
 	return past, left.Strange
+}
+
+// notReplaced leaves out the saved states that somebody else has overwritten since: they are not the run's to move.
+func notReplaced(paths []string, all []run.Attempt) (out []string) {
+	for _, path := range paths {
+		known, own := false, false
+		for _, a := range all {
+			for _, s := range a.Outcome.States() {
+				if s.Path == path && s.Digest != "" {
+					now, _ := states.Digest(path)
+					known, own = true, own || now == s.Digest
+				}
+			}
+		}
+		if !known || own {
+			out = append(out, path)
+		}
+	}
+	return out
 }

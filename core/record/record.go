@@ -330,6 +330,7 @@ func (h *History) Run() *run.Run {
 			r.Mixed = append(r.Mixed, *e.Mix)
 		case e.Kind == Resumed && e.FromStart && r != nil:
 			r.ForgetAll()
+			r.Over = true
 		}
 	}
 	return r

@@ -68,8 +68,9 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 		if out.Saved != nil {
 			out.Saved.Rungs = r.NewState(p)
 			out.Saved.Descend(p, out.Resumption)
+			out.Saved.Astray = r.astray(p, &out)
 			for i := range out.Earlier {
-				out.Earlier[i].Rungs = out.Saved.Rungs
+				out.Earlier[i].Rungs, out.Earlier[i].Astray = out.Saved.Rungs, out.Saved.Astray
 			}
 		}
 		r.End(Attempt{*p, out})

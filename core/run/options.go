@@ -130,6 +130,7 @@ func (r *Run) Again(allow ladder.Cost) error {
 			a.Outcome.Ending == OutOfMemory && a.Outcome.Report.Kind == oom.GPUContention
 		if gone && a.Plan.Trial == "" {
 			r.Cut = r.Cut.Further(Progress{a.Outcome.Iteration, a.Outcome.Total, a.Outcome.Claimed})
+			r.leave(&a.Plan, a.Outcome.Courses)
 		}
 		return gone
 	})

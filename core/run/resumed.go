@@ -28,7 +28,7 @@ type Resumption struct {
 	Saved int64 `json:"saved_step,omitempty"`
 	// Unit is what these count, if it is not steps: "epoch".
 	Unit string `json:"unit,omitempty"`
-	Why  string `json:"why,omitempty"` // why it is not checked
+	Why  string `json:"why,omitempty"` // why it is not checked, or that the program resumed by itself
 }
 
 // String describes a restart.
@@ -50,6 +50,8 @@ func (r *Resumption) Text() string {
 	switch {
 	case r == nil:
 		return ""
+	case r.State == Resumed && r.Why != "":
+		return r.Why
 	case r.State == Resumed && r.Unit == "":
 		return fmt.Sprintf("it resumed: its first step is %d, the state is of step %d", r.First, r.Saved)
 	case r.State == Resumed:
@@ -277,9 +279,13 @@ func trainedBefore(p *Plan, after *Resumption) (n int64) {
 }
 
 // doubt notes why the success of an attempt is doubtful, "" if it is not: it did not resume, or ended before its last
-// step without a reason or a line of success. It keeps what was noted before.
-func (o *Outcome) doubt(p *Plan) {
-	if why := o.unlike(p); why != "" || o.Ending != Succeeded {
+// step without a reason or a line of success. It keeps what was noted before. astray is why it is another training.
+func (o *Outcome) doubt(p *Plan, astray string) {
+	why := o.unlike(p)
+	if astray != "" && o.Ending == Succeeded {
+		why = astray
+	}
+	if why != "" || o.Ending != Succeeded {
 		o.Doubtful = why
 	}
 }

@@ -69,6 +69,8 @@ type State struct {
 	// Before is how many steps were trained before the count by which it was saved: the program did not resume, and
 	// began to count again.
 	Before int64 `json:"steps_before,omitempty"`
+	// Astray is why the training that saved it is not the one that its run was to be; "" if it is.
+	Astray string `json:"astray,omitempty"`
 }
 
 // An Outcome is the result of an attempt.
@@ -296,6 +298,10 @@ type Run struct {
 	// Numbered is the highest number of an attempt that was planned before the run was taken up again. The next one is
 	// higher, so that no two attempts have the same number.
 	Numbered int `json:"numbered,omitempty"`
+	// Over: the user has told it to start over, so that no state from before is its own.
+	Over bool `json:"-"`
+	// Begun are the courses of attempts from the beginning that no longer count.
+	Begun [][]Course `json:"-"`
 }
 
 // A Mix is a moment from which a run has gone on although something was not what it began with: its result is that of

@@ -18,8 +18,10 @@ import (
 func (r *Run) weigh(p *Plan, o *Outcome) {
 	r.contradict(p, o)
 	if p.Trial == "" {
-		o.Resumption = r.resumption(p, o)
-		o.doubt(p)
+		if o.Resumption = r.resumption(p, o); o.Resumption == nil {
+			o.Resumption = r.byItself(p, o)
+		}
+		o.doubt(p, r.astray(p, o))
 	}
 }
 
