@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
@@ -340,7 +341,7 @@ func checkTexts(a sweep.Asked, trials []sweep.Trial) error {
 			return fmt.Errorf("%.100q is not UTF-8, and what a sweep records is: name a file by a link, or by its folder", text)
 		}
 	}
-	return nil
+	return noPipes(job.Command{Args: texts})
 }
 
 // checkSecrets refuses rows with secrets: the journal of a sweep has all of them.
