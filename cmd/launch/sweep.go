@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -220,7 +221,7 @@ func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, tria
 		a.Name = f.name
 	}
 	if a.Name == "" {
-		a.Name = time.Now().Format("20060102-150405")
+		a.Name = unnamed(time.Now())
 	}
 	if len(args) > 0 {
 		a.Command = args
@@ -246,6 +247,13 @@ func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, tria
 		return a, nil, errors.New("the command of --ask has a secret: put it into the environment")
 	}
 	return a, trials, checkSecrets(trials)
+}
+
+// unnamed is the name of a sweep that was given none. Several may begin in the same second.
+func unnamed(now time.Time) string {
+	var some [2]byte
+	rand.Read(some[:])
+	return fmt.Sprintf("%s-%x", now.Format("20060102-150405"), some)
 }
 
 var errJobs = errors.New("--jobs is at least 1")

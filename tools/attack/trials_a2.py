@@ -36,3 +36,31 @@ def _(box):
     for out in "runs/", "runs//b":
         done = box.launch("--", PYTHON, "train.py", "--out", out, "--batch-size", "32", "--fits", "16", "--oom-after", "2", "--silent-save")
         need(done.code == 0 and "resumed at step 2" in done.out and "outside" not in done.err, f"{out}: {done}")
+
+
+@trial("A", "sweeps without a name that begin in the same second run, all of them")
+def _(box):
+    box.write("work/t.py", "import sys\nopen('got', 'a').write(sys.argv[2] + ' ')\n")
+    done = box.run(["sh", "-c", f'for i in 1 2 3 4; do "$0" sweep -q --grid --x=$i -- {PYTHON} t.py & done; wait', box.binary])
+    need(sorted(box.read("work/got").split()) == ["1", "2", "3", "4"] and "already" not in done.err, repr(done))
+
+
+@trial("A", "a sweep whose first line cannot be written leaves its name free")
+def _(box):
+    box.write("work/t.py", "print('step 1')\n")
+    for limit, code in ("ulimit -f 0", 125), ("true", 0):
+        done = box.run(["sh", "-c", f'{limit}; exec "$0" sweep -q --name s --grid --x=1 -- {PYTHON} t.py', box.binary])
+        need(done.code == code, f"{limit}: {done}")
+
+
+@trial("A", "a sweep goes on without a word where a file has changed that no row runs")
+def _(box):
+    box.write("work/t.py", "import os, sys\nsys.exit(0 if os.path.exists('go') else 1)\n")
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y"]
+    for args in ["init", "-q"], ["add", "t.py"], ["commit", "-qm", "x"]:
+        need(box.run([*git, *args]).code == 0, "no git")
+    box.launch("sweep", "-q", "--name", "s", "--grid", "--x=1", "--", PYTHON, "t.py")
+    box.write("work/README", "x")
+    box.write("work/go", "")
+    done = box.launch("sweep", "resume", "s")
+    need(done.code == 0 and "has changed" not in done.err, repr(done))
