@@ -134,6 +134,7 @@ type keeper struct {
 	accept bool
 	ended  bool // an attempt of this launch has ended
 	input  stdin
+	pipes  []pipe // that arguments name
 	past   identity.Past
 }
 
@@ -142,10 +143,14 @@ type keeper struct {
 func (k *keeper) Planned(p *run.Plan) error {
 	if !k.ended && p.Trial == "" {
 		k.input.begin(os.Stdin)
+		k.pipes = pipesOf(k.again().Command)
 	}
 	if was := k.began; k.ended && p.Trial == "" && was.get() != nil {
 		now := identity.Take(k.again(), was.get().Salt)
 		what := append(identity.Compare(was.get(), now, k.past), k.input.again()...)
+		for _, p := range k.pipes {
+			what = append(what, p.again()...)
+		}
 		switch {
 		case len(what) == 0:
 		case !k.accept:

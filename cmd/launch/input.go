@@ -1,12 +1,19 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/identity"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // A stdin is the standard input that a run's attempts read, one after the other.
@@ -28,7 +35,7 @@ func (i *stdin) begin(f *os.File) {
 			i.file, i.from = f, from
 		}
 	case mode&os.ModeNamedPipe != 0:
-		i.file, i.held = f, holds(f)
+		i.file, i.held = f, holds(int(f.Fd()))
 	}
 }
 
@@ -39,16 +46,80 @@ func (i *stdin) again() []identity.Difference {
 	case i.file == nil:
 	case i.held == 0:
 		i.file.Seek(i.from, io.SeekStart) // of a pipe it fails, and does nothing
-	case holds(i.file) == 0:
-		was := "a pipe"
-		return []identity.Difference{{Kind: identity.Data, Name: "what stood in standard input", Was: &was}}
+	case holds(int(i.file.Fd())) == 0:
+		return []identity.Difference{wasPipe("standard input")}
+	}
+	return nil
+}
+
+// wasPipe tells that what stood in a pipe is gone.
+func wasPipe(name string) identity.Difference {
+	was := "a pipe"
+	return identity.Difference{Kind: identity.Data, Name: "what stood in " + name, Was: &was}
+}
+
+// A pipe is one that an argument names, such as the /dev/fd/63 of a shell's <(...): its first reader alone gets what
+// stands in it.
+type pipe struct {
+	name string
+	fd   int // -1: it is named by a path
+	held int // how many bytes it held when it was found
+}
+
+var descriptor = lazy.MustCompile(`^/(?:dev|proc/self)/fd/([0-9]{1,9})$`)
+
+// pipesOf lists the pipes that the arguments of a command name. One that can only be written to is none.
+func pipesOf(c job.Command) (found []pipe) {
+	for _, a := range c.Args {
+		_, value, joined := strings.Cut(a, "=")
+		if !joined {
+			value = a
+		}
+		path := value
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(c.Dir, path)
+		}
+		info, err := os.Stat(path)
+		if value == "" || err != nil || info.Mode()&os.ModeNamedPipe == 0 {
+			continue
+		}
+		p := pipe{name: value, fd: -1}
+		if m := descriptor.FindStringSubmatch(path); m != nil {
+			p.fd, _ = strconv.Atoi(m[1])
+			if how, err := unix.FcntlInt(uintptr(p.fd), unix.F_GETFL, 0); err == nil && how&unix.O_ACCMODE == unix.O_WRONLY {
+				continue
+			}
+			p.held = holds(p.fd)
+		}
+		found = append(found, p)
+	}
+	return found
+}
+
+// again tells whether what stood in a pipe is gone. Who opened one by its path is not known: it counts as read.
+func (p pipe) again() []identity.Difference {
+	if p.held > 0 && holds(p.fd) >= p.held {
+		return nil
+	}
+	return []identity.Difference{wasPipe(p.name)}
+}
+
+// noPipes refuses a command of which a row would read what an earlier row has read, or a standard input that rows lack.
+func noPipes(c job.Command) error {
+	for _, a := range c.Args {
+		if name := a[strings.Index(a, "=")+1:]; name == "/dev/stdin" || name == "/dev/fd/0" || name == "/proc/self/fd/0" {
+			return fmt.Errorf("the rows of a sweep have no standard input, and the command names it (%s): put it into a file", a)
+		}
+	}
+	if found := pipesOf(c); len(found) > 0 {
+		return errors.New(found[0].name + " is a pipe, of which one row would read what the others lack: put it into a file")
 	}
 	return nil
 }
 
 // holds is how many bytes a pipe holds.
-func holds(f *os.File) int {
-	n, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCINQ)
+func holds(fd int) int {
+	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
 	if err != nil {
 		return 0
 	}

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/job"
 )
 
 // The next attempt reads a file from where the first one did; a pipe that was read is told.
@@ -44,6 +49,45 @@ func TestInput(t *testing.T) {
 		io.ReadAll(r)
 		if what := in.again(); len(what) != says {
 			t.Errorf("a pipe with %q that was read: %v", text, what)
+		}
+	}
+}
+
+// A pipe that an argument names is told once it was read; one that is written to, and a file, are none. Rows of a sweep
+// read neither a pipe nor standard input.
+func TestPipes(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w.WriteString("lr: 1")
+	reads, writes := fmt.Sprintf("/dev/fd/%d", r.Fd()), fmt.Sprintf("/dev/fd/%d", w.Fd())
+	c := job.Command{Dir: dir, Args: []string{"t.py", "--config=" + reads, "--log", writes, "file", "-", "--x=", "fifo"}}
+	found := pipesOf(c)
+	if len(found) != 2 || found[0].name != reads || found[1].name != "fifo" {
+		t.Fatalf("found %+v", found)
+	}
+	if what := found[0].again(); len(what) > 0 {
+		t.Errorf("a pipe that was not read: %v", what)
+	}
+	w.Close()
+	io.ReadAll(r)
+	for _, p := range found {
+		if what := p.again(); len(what) != 1 {
+			t.Errorf("%s was read: %v", p.name, what)
+		}
+	}
+	for arg, refused := range map[string]bool{reads: true, "fifo": true, "file": false, "--in=/dev/stdin": true, "-": false} {
+		if err := noPipes(job.Command{Dir: dir, Args: []string{"t.py", arg}}); (err != nil) != refused {
+			t.Errorf("%s: %v", arg, err)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
@@ -219,7 +221,7 @@ func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, tria
 		a.Name = f.name
 	}
 	if a.Name == "" {
-		a.Name = time.Now().Format("20060102-150405")
+		a.Name = unnamed(time.Now())
 	}
 	if len(args) > 0 {
 		a.Command = args
@@ -245,6 +247,13 @@ func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, tria
 		return a, nil, errors.New("the command of --ask has a secret: put it into the environment")
 	}
 	return a, trials, checkSecrets(trials)
+}
+
+// unnamed is the name of a sweep that was given none. Several may begin in the same second.
+func unnamed(now time.Time) string {
+	var some [2]byte
+	rand.Read(some[:])
+	return fmt.Sprintf("%s-%x", now.Format("20060102-150405"), some)
 }
 
 var errJobs = errors.New("--jobs is at least 1")
@@ -340,7 +349,7 @@ func checkTexts(a sweep.Asked, trials []sweep.Trial) error {
 			return fmt.Errorf("%.100q is not UTF-8, and what a sweep records is: name a file by a link, or by its folder", text)
 		}
 	}
-	return nil
+	return noPipes(job.Command{Args: texts})
 }
 
 // checkSecrets refuses rows with secrets: the journal of a sweep has all of them.

@@ -116,6 +116,9 @@ type packer struct {
 	done  sync.WaitGroup
 }
 
+// returns is how long a sweep waits for cards that the driver no longer lists: it may be loaded again.
+const returns = time.Minute
+
 // sight is how often a sweep looks whether its trials have room.
 const sight = 250 * time.Millisecond
 
@@ -177,14 +180,24 @@ func (p *packer) Admit(waiting, running []*sweep.Row) []sweep.Move {
 		if !p.say.Quiet {
 			p.say.Line("%s", p.Wait())
 		}
-	case p.wait > 0 && time.Since(p.since) > p.wait && !p.gave:
-		select {
-		case p.stops <- "no card had room":
-			p.gave = true
-		default:
-		}
+	case p.Gone() && time.Since(p.since) > returns:
+		p.giveUp("its cards are no longer there")
+	case p.wait > 0 && time.Since(p.since) > p.wait:
+		p.giveUp("no card had room")
 	}
 	return moves
+}
+
+// giveUp stops the sweep, once.
+func (p *packer) giveUp(why string) {
+	if p.gave {
+		return
+	}
+	select {
+	case p.stops <- why:
+		p.gave = true
+	default:
+	}
 }
 
 // A machine is this one.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -103,7 +104,10 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 		j.Close()
 		return err
 	}
-	warnChanged(ctx, s, h)
+	// What the identity compares is told by now: a file of the repository that no row runs is no change.
+	if id := h.Spec.Identity; id == nil || slices.Contains(id.Unknown, "code") || len(e.Mixed) > 0 {
+		warnChanged(ctx, s, h)
+	}
 	if h.Spec.Flags = append(h.Spec.Flags, flags...); s.Accept {
 		h.Spec.Flags = append(h.Spec.Flags, "--"+acceptFlag)
 	}

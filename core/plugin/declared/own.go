@@ -29,18 +29,24 @@ var reference = lazy.MustCompile(`\{([^{}]+)\}`)
 
 func ownOf(glob string, args []string, dir string, value func(string) (string, bool)) (narrowed, folder string) {
 	given := true
+	const whole = "\x00" // before a value that is an absolute path: what the glob has before it does not count
 	narrowed = reference.ReplaceAllStringFunc(glob, func(ref string) string {
 		v, ok := value(ref[1 : len(ref)-1])
 		if !ok || v == "" {
 			given = false
 			return "*"
 		}
+		if filepath.IsAbs(v) {
+			return whole + globEscape.Replace(v)
+		}
 		return globEscape.Replace(v)
 	})
-	if narrowed != glob && given { // as its author says; a path that is given whole may be absolute
-		if i := strings.LastIndex(narrowed, "//"); i >= 0 {
-			narrowed = narrowed[i+1:]
-		}
+	if i := strings.LastIndex(narrowed, "/"+whole); i >= 0 {
+		narrowed = narrowed[i+1:]
+	}
+	narrowed = strings.ReplaceAll(narrowed, whole, "")
+	if narrowed != glob && given { // as its author says; a value may end with a slash
+		narrowed = cleaned(narrowed)
 		if base := filepath.Dir(narrowed); !patterned(base) {
 			return narrowed, absolute(dir, globUnescape.Replace(base))
 		}
@@ -73,6 +79,11 @@ func ownOf(glob string, args []string, dir string, value func(string) (string, b
 	n := len(strings.Split(hits[0], "/"))
 	return globEscape.Replace(hits[0]) + "/" + strings.Join(parts[n:], "/"), absolute(dir, hits[0])
 }
+
+var slashes = lazy.MustCompile(`/+(?:\./+)*`)
+
+// cleaned is a glob without doubled slashes: its folder may be given as "runs/".
+func cleaned(glob string) string { return slashes.ReplaceAllString(glob, "/") }
 
 // folders are the values of the options by which programs are told where to write: --out runs/a, --out=runs/a, out_dir=runs/a.
 func folders(args []string) (out []string) {

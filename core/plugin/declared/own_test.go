@@ -26,6 +26,10 @@ func TestOwnFolder(t *testing.T) {
 		// As the author of the declaration says it.
 		{"runs/{--name}/*.pt", "--name b", "runs/b/*.pt", "/w/runs/b"},
 		{"{--where}/*.pt", "--where /big/b", "/big/b/*.pt", "/big/b"},
+		{"{--where}/*.pt", "--where runs/", "runs/*.pt", "/w/runs"},
+		{"{--where}/*.pt", "--where runs//b/./", "runs/b/*.pt", "/w/runs/b"},
+		{"{--where}/*.pt", "--where /big//b/", "/big/b/*.pt", "/big/b"},
+		{"runs/{--where}/*.pt", "--where /big//b", "/big/b/*.pt", "/big/b"},
 		{"runs/{--name}/*.pt", "--name b*", `runs/b\*/*.pt`, "/w/runs/b*"},
 		{"runs/{--name}/*.pt", "", "runs/*/*.pt", ""},
 		{"runs/{--name}/*/x.pt", "--name b", "runs/b/*/x.pt", ""},

@@ -35,6 +35,7 @@ type Admission struct {
 	Greedy  bool // the trials fill their cards (--fill), so that none shares one
 
 	at    time.Time    // of the last look
+	there []gpu.Device // of Cards, those that the last look has; nil before one
 	peaks map[int]used // by trial
 	seen  map[int]used // by trial: of its earlier starts
 	// before is what others held of each card when no trial of the sweep was on it: what they hold later, where the driver
@@ -60,7 +61,7 @@ type doubt struct {
 // Admit implements [sweep.Admission].
 func (a *Admission) Admit(waiting, running []*sweep.Row) (moves []sweep.Move) {
 	if all, at := a.Machine.Look(); all != nil && at.After(a.at) {
-		a.Cards, a.at = again(a.Cards, all), at
+		a.there, a.at = again(a.Cards, all), at
 	}
 	claims := a.Machine.Claims()
 	now := time.Now()
@@ -120,9 +121,24 @@ func rested(waiting []*sweep.Row, now time.Time) (out []*sweep.Row) {
 func (a *Admission) Wait() string {
 	text := "waiting for room on a card"
 	for _, c := range a.Cards {
-		text += fmt.Sprintf("; card %d has %v free of %v", c.Index, c.Free(), c.Total)
+		if now := again([]gpu.Device{c}, a.cards()); len(now) > 0 {
+			text += fmt.Sprintf("; card %d has %v free of %v", c.Index, now[0].Free(), c.Total)
+		} else {
+			text += fmt.Sprintf("; card %d is no longer there", c.Index)
+		}
 	}
 	return text
+}
+
+// Gone reports whether the driver lists none of the cards any more.
+func (a *Admission) Gone() bool { return len(a.cards()) == 0 }
+
+// cards are those that the driver still lists: one that is lost would take all trials, and fail each at once.
+func (a *Admission) cards() []gpu.Device {
+	if a.there == nil {
+		return a.Cards
+	}
+	return a.there
 }
 
 func (a *Admission) card(uuid string) *sweep.Card {
@@ -147,7 +163,7 @@ func (a *Admission) measure(s *pack.State, running []*sweep.Row, claims []claim.
 		}
 	}
 	by := map[int]unit.Bytes{}
-	for _, d := range a.Cards {
+	for _, d := range a.cards() {
 		u := room.UseOf(d, claims, own)
 		s.Cards = append(s.Cards, pack.Card{ID: name(d), Total: d.Total, Others: a.others(d, u, running)})
 		for launch, n := range u.Own {
@@ -206,14 +222,13 @@ func settled(claims []claim.Held, launch int) bool {
 	return false
 }
 
-// again returns the cards as they are in a later look.
+// again returns the cards as they are in a later look, without those that it lacks.
 func again(cards, all []gpu.Device) []gpu.Device {
-	out := make([]gpu.Device, len(cards))
-	for i, c := range cards {
-		out[i] = c
+	out := []gpu.Device{}
+	for _, c := range cards {
 		for _, d := range all {
 			if name(d) == name(c) && d.Index == c.Index {
-				out[i] = d
+				out = append(out, d)
 			}
 		}
 	}

@@ -260,6 +260,27 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// A card that the driver no longer lists takes no trial; when it is there again, it does.
+func TestLost(t *testing.T) {
+	two := []gpu.Device{{UUID: "GPU-0", Total: 24 * g}, {UUID: "GPU-1", Index: 1, Total: 24 * g}}
+	m := &machine{cards: two, at: began}
+	h := history(t, []int{0, 0, 0}, "start 1 GPU-0")
+	a := Admission{History: h, Machine: m, Cards: two}
+	for i, tt := range []struct {
+		cards []gpu.Device
+		want  string
+		gone  bool
+	}{{two[:1], "", false}, {two, "2 on GPU-1", false}, {[]gpu.Device{}, "", true}} {
+		m.cards, m.at = tt.cards, began.Add(time.Duration(i+1)*time.Second)
+		if got := moves(a.Admit(h.Waiting(), h.Running())); got != tt.want || a.Gone() != tt.gone {
+			t.Errorf("%d: %q, gone %v, want %q, %v: %s", i, got, a.Gone(), tt.want, tt.gone, a.Wait())
+		}
+	}
+	if wait := a.Wait(); !strings.Contains(wait, "card 1 is no longer there") {
+		t.Error(wait)
+	}
+}
+
 // A trial is asked to stop after two looks at the card agree, not after one.
 func TestTwoLooks(t *testing.T) {
 	full := gpu.Device{UUID: "GPU-0", Total: 24 * g, Used: 8 * g}

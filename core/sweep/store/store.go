@@ -78,6 +78,9 @@ func (s Store) Create(spec sweep.Spec) (*Journal, error) {
 	}
 	err := os.Mkdir(s.Folder(spec.Name), 0o700)
 	if errors.Is(err, fs.ErrExist) {
+		if _, err := s.Read(spec.Name); err != nil { // perhaps one that is just being made
+			return nil, fmt.Errorf("%w: choose another --name, or remove %s", err, s.Folder(spec.Name))
+		}
 		return nil, fmt.Errorf("there is a sweep %s already: continue it with `launch sweep resume %s`, or choose another "+
 			"--name",
 			spec.Name, spec.Name)
@@ -96,6 +99,7 @@ func (s Store) Create(spec sweep.Spec) (*Journal, error) {
 	if err := j.Write(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Began, Spec: &spec,
 		PID: os.Getpid()}); err != nil {
 		j.Close()
+		os.RemoveAll(s.Folder(spec.Name)) // nothing has run: the name stays free
 		return nil, err
 	}
 	return j, nil

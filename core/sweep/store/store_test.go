@@ -108,3 +108,15 @@ func FuzzParse(f *testing.F) {
 		h.Waiting()
 	})
 }
+
+// A sweep of the same name that cannot be read is told as that.
+func TestCreateAgain(t *testing.T) {
+	s := Store{Dir: filepath.Join(t.TempDir(), "sweeps")}
+	create(t, s, "s").Close()
+	if err := os.Truncate(filepath.Join(s.Folder("s"), journalFile), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Create(sweep.Spec{Name: "s"}); err == nil || !strings.Contains(err.Error(), "or remove") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,66 @@
+"""Points A, B, C and 3: pipes as arguments, odd rows, a card that is lost, and files of the user's that an option names by mistake."""
+import json, os
+
+from box import PYTHON, need, trial
+
+READS = """import sys
+print("step 1 loss 1 read", repr(open(sys.argv[1]).read()))
+"""
+
+
+def rows(box, name="s"):
+    return json.loads(box.launch("sweep", "status", name, "--json").out)["rows"]
+
+
+@trial("B", "a recipe in a pipe that the first attempt has read: there is no second one without it")
+def _(box):
+    box.trainer()
+    box.write("work/first.py", "import runpy, sys\nopen('read', 'a').write(open(sys.argv.pop(1)).read() + '|')\nrunpy.run_path('train.py', run_name='__main__')\n")
+    box.write("work/.launch-job.yaml", box.read("work/.launch-job.yaml").replace("train.py", "first.py"))
+    done = box.run(["bash", "-c", f'"$0" -- {PYTHON} first.py <(echo lr: 1) --accum 1 --batch-size 32 --fits 16 --oom-after 1', box.binary])
+    need(done.code == 125 and "what stood in /dev/fd/" in done.err and box.read("work/read") == "lr: 1\n|", repr(done))
+
+
+@trial("A", "rows do not share a pipe, nor wait at one, and have no standard input")
+def _(box):
+    box.write("work/t.py", READS)
+    os.mkfifo(box.path("work/fifo"))
+    for named in "<(echo lr: 1)", "fifo", "/dev/stdin":
+        done = box.run(["bash", "-c", f'echo lr: 1 | "$0" sweep --name s --grid --x=1,2 -- {PYTHON} t.py {named}', box.binary])
+        need(done.code == 125 and "put it into a file" in done.err and "running" not in done.err, f"{named}: {done}")
+
+
+@trial("C", "an output folder that ends with a slash: it resumes from what was saved there")
+def _(box):
+    box.trainer(resume="{--resume: '{--out}/*.pt'}")
+    for out in "runs/", "runs//b":
+        done = box.launch("--", PYTHON, "train.py", "--out", out, "--batch-size", "32", "--fits", "16", "--oom-after", "2", "--silent-save")
+        need(done.code == 0 and "resumed at step 2" in done.out and "outside" not in done.err, f"{out}: {done}")
+
+
+@trial("A", "sweeps without a name that begin in the same second run, all of them")
+def _(box):
+    box.write("work/t.py", "import sys\nopen('got', 'a').write(sys.argv[2] + ' ')\n")
+    done = box.run(["sh", "-c", f'for i in 1 2 3 4; do "$0" sweep -q --grid --x=$i -- {PYTHON} t.py & done; wait', box.binary])
+    need(sorted(box.read("work/got").split()) == ["1", "2", "3", "4"] and "already" not in done.err, repr(done))
+
+
+@trial("A", "a sweep whose first line cannot be written leaves its name free")
+def _(box):
+    box.write("work/t.py", "print('step 1')\n")
+    for limit, code in ("ulimit -f 0", 125), ("true", 0):
+        done = box.run(["sh", "-c", f'{limit}; exec "$0" sweep -q --name s --grid --x=1 -- {PYTHON} t.py', box.binary])
+        need(done.code == code, f"{limit}: {done}")
+
+
+@trial("A", "a sweep goes on without a word where a file has changed that no row runs")
+def _(box):
+    box.write("work/t.py", "import os, sys\nsys.exit(0 if os.path.exists('go') else 1)\n")
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y"]
+    for args in ["init", "-q"], ["add", "t.py"], ["commit", "-qm", "x"]:
+        need(box.run([*git, *args]).code == 0, "no git")
+    box.launch("sweep", "-q", "--name", "s", "--grid", "--x=1", "--", PYTHON, "t.py")
+    box.write("work/README", "x")
+    box.write("work/go", "")
+    done = box.launch("sweep", "resume", "s")
+    need(done.code == 0 and "has changed" not in done.err, repr(done))
