@@ -306,25 +306,92 @@ func (s *splitReader) rates(x *python.Syntax, micro []string) {
 	if !slices.ContainsFunc(micro, x.Names) {
 		return
 	}
-	for grown := true; grown; { // names that are computed of the samples of a pass
-		grown = false
-		for _, st := range x.Statements {
+	computed := grown{x: x, roots: micro}
+	for more := true; more; {
+		more = false
+		for i, st := range x.Statements {
+			seen := computed.seen(i)
 			for _, g := range givenBy(x, st) {
 				last := g.name[strings.LastIndexByte(g.name, '.')+1:]
-				if last != "" && !slices.Contains(micro, last) && !rate.MatchString(last) && s.pass(x, g.value, micro) &&
+				if last != "" && !slices.Contains(seen, last) && !rate.MatchString(last) && s.pass(x, g.value, seen) &&
 					s.arithmetic(x, g.value) && !s.accumulatedLater(x, last) {
-					micro, grown = append(micro, last), true
+					computed.add(g.name, i)
+					more = true
 				}
 			}
 		}
 	}
 	for i, st := range x.Statements {
 		for _, v := range rateValues(x, st) {
-			if s.pass(x, v, micro) || s.chosen(x, i, v, micro) {
+			if seen := computed.seen(i); s.pass(x, v, seen) || s.chosen(x, i, v, seen) {
 				s.add(x, i, v.First, ladder.Recipe, "the learning rate follows the micro-batch")
 			}
 		}
 	}
+}
+
+// grown are the names that a file computes of some settings, each where it holds: a name that a function assigns says
+// nothing of the same name in another function.
+type grown struct {
+	x     *python.Syntax
+	roots []string // hold everywhere
+	local []local
+}
+
+type local struct {
+	name string
+	in   int // the function that assigns it; -1 where it holds everywhere
+}
+
+// add adds a name that a statement assigns. An attribute holds everywhere.
+func (g *grown) add(name string, statement int) {
+	dot := strings.LastIndexByte(name, '.')
+	l := local{name[dot+1:], -1}
+	if dot < 0 {
+		l.in = functionAround(g.x, statement)
+	}
+	g.local = append(g.local, l)
+}
+
+// seen are the names that hold at a statement: also those that a function around it takes as a parameter.
+func (g *grown) seen(statement int) []string {
+	out := slices.Clone(g.roots)
+	for _, l := range g.local {
+		holds := l.in < 0
+		for f := functionAround(g.x, statement); f >= 0 && !holds; f = functionAround(g.x, f) {
+			holds = f == l.in || slices.Contains(parametersOf(g.x, f), l.name)
+		}
+		if holds {
+			out = append(out, l.name)
+		}
+	}
+	return out
+}
+
+// functionAround is the innermost function in whose block a statement stands; -1 for the module's own.
+func functionAround(x *python.Syntax, statement int) int {
+	for i := x.Statements[statement].In; i >= 0; i = x.Statements[i].In {
+		if d, ok := x.Definition(x.Statements[i]); ok && !d.Class {
+			return i
+		}
+	}
+	return -1
+}
+
+// parametersOf are the names of a function's parameters.
+func parametersOf(x *python.Syntax, f int) (out []string) {
+	d, _ := x.Definition(x.Statements[f])
+	if d.Open < 0 {
+		return nil
+	}
+	for _, p := range x.Args(d.Open) {
+		if p.Name != "" {
+			out = append(out, p.Name)
+		} else {
+			out = append(out, x.Token(p.First))
+		}
+	}
+	return out
 }
 
 // A binding is a name or attribute and what a statement assigns to it.

@@ -28,6 +28,17 @@ func TestEffects(t *testing.T) {
 		"by a variable": {"total = args.batch_size * dist.get_world_size()\nscale = total / 256\noptim.SGD(p, " +
 			"lr=args.lr * scale)\n",
 			"recipe: the learning rate follows the micro-batch (t.py:3)"},
+		"by a name of another function": {"def train(args):\n    total = args.batch_size\n    return total\n" +
+			"def main(args):\n    total = args.batch_size * args.accum\n    ratio = total / 256\n    args.lr = args.blr * ratio\n" +
+			"    train(args)\nmain(a)\n", ""},
+		"by a name of a function around it": {"def main(args):\n    total = args.batch_size * 2\n    def build():\n" +
+			"        return SGD(p, lr=args.blr * total)\n    build()\nmain(a)\n",
+			"recipe: the learning rate follows the micro-batch (t.py:4)"},
+		"by a parameter": {"def main(args):\n    total = args.batch_size * 2\n    build(total)\ndef build(total: int):\n" +
+			"    SGD(p, lr=base * total)\nmain(a)\n", "recipe: the learning rate follows the micro-batch (t.py:5)"},
+		"by an attribute of another function": {"def main(args):\n    args.total = args.batch_size * 2\n    build(args)\n" +
+			"def build(a):\n    SGD(p, lr=base * a.total)\nmain(a)\n",
+			"recipe: the learning rate follows the micro-batch (t.py:5)"},
 		"beside the batch":      {"batch, lr = int(c['batch_size']), c['lr']\n", ""},
 		"beside, the other way": {"lr, n = c['lr'], args.batch_size\n", ""},
 		"one of several": {"n, lr = args.batch_size, args.blr * args.batch_size / 256\n",
