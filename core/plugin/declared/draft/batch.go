@@ -517,7 +517,7 @@ func (d *drafting) behind(f *file, e python.Range, at, depth int) string {
 			a, _ := f.Assigns(f.Statements[b])
 			return d.behind(f, a.Value, b, depth+1)
 		}
-		return text
+		return text + " " + d.argument(f, name, at, depth)
 	}
 	if strings.Contains(text, "[") { // c["batch_size"], of c = dict(batch_size=…)
 		if m := key.FindStringSubmatch(text); m != nil {
@@ -533,7 +533,36 @@ func (d *drafting) behind(f *file, e python.Range, at, depth int) string {
 			}
 		}
 	}
+	for _, name := range identifiers.FindAllString(f.Of(e), -1) { // n // world, of def train(n)
+		text += " " + d.argument(f, name, at, depth)
+	}
 	return text
+}
+
+// argument is what the project hands a parameter of the function around a statement by its name: train(name=VALUE), or
+// dict(name=VALUE) and config.update(name=VALUE), of which train(**config) is made. It is "" for any other name.
+func (d *drafting) argument(f *file, name string, at, depth int) string {
+	header := f.function(at)
+	if header < 0 || depth > 3 {
+		return ""
+	}
+	def, _ := f.Definition(f.Statements[header])
+	if def.Open < 0 || !slices.ContainsFunc(f.Args(def.Open), func(p python.Arg) bool {
+		return p.Name == name || p.Name == "" && f.Is(p.First, name)
+	}) {
+		return ""
+	}
+	for _, g := range d.files {
+		for i, s := range g.Statements {
+			for _, c := range g.Calls(s.Range) {
+				a, ok := python.Keyword(g.Args(c.Open), name)
+				if by := lastPart(c.Name); ok && (by == def.Name || by == "dict" || by == "update") {
+					return d.behind(g, a.Range, i, depth+1)
+				}
+			}
+		}
+	}
+	return ""
 }
 
 var key = lazy.MustCompile(`\[['"](\w+)['"]\]`)

@@ -146,6 +146,28 @@ if __name__ == "__main__":
     main()
 `, "train.py --batch=32 --batch-gpu=8", []string{`micro-batch: --batch-gpu  # likely`,
 		`global-batch: --batch  # sure: train.py:9`, `!per: `}},
+	"a whole batch that another function is given": {`import click, torch
+def fit(out=".", whole=512, per_card=None, **more):
+    here = whole // world()
+    n_accumulation = here // per_card
+    loader = DataLoader(data, batch_size=per_card)
+    for tick in range(9):
+        torch.save(dict(net=net, optimizer=opt.state_dict()), os.path.join(out, f"full-{tick:06d}.pt"))
+@click.command()
+@click.option('--batch', help='Total batch size', type=int, default=512)
+@click.option('--batch-gpu', help='Limit batch size per GPU', type=int)
+@click.option('--resume', help='From a state', type=str)
+def main(**kwargs):
+    opts = Easy(kwargs)
+    c = Easy()
+    c.update(whole=opts.batch, per_card=opts.batch_gpu)
+    c.out = os.path.join("runs", stamp())
+    opt.load_state_dict(torch.load(opts.resume))
+    fit(**c)
+if __name__ == "__main__":
+    main()
+`, "train.py", []string{`micro-batch: --batch-gpu  # sure: train.py:5`, `global-batch: --batch  # sure: train.py:4`,
+		`# resume: {--resume: '*/full-*.pt'}`, `!resume: `}},
 	"a bound in tokens that is typed": {`import argparse
 p = argparse.ArgumentParser()
 p.add_argument("--max-tokens", type=int, default=None, help="maximum number of tokens in a batch")
