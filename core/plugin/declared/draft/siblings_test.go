@@ -168,6 +168,34 @@ if __name__ == "__main__":
     main()
 `, "train.py", []string{`micro-batch: --batch-gpu  # sure: train.py:5`, `global-batch: --batch  # sure: train.py:4`,
 		`# resume: {--resume: '*/full-*.pt'}`, `!resume: `}},
+	"steps in groups of what is no setting": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+a = p.parse_args()
+for done, x in enumerate(loader):
+    f(x).backward()
+    if done % hyper["parts"] == 0:
+        optimizer.step()
+`, "train.py", []string{`# train.py:8 steps the optimizer after every hyper["parts"] passes`, `!seems to have no gradient`}},
+	"a report every some steps": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+a = p.parse_args()
+for done, x in enumerate(loader):
+    f(x).backward()
+    optimizer.step()
+    if done % hyper["parts"] == 0:
+        print(done)
+        scheduler.step()
+`, "train.py", []string{`# the program seems to have no gradient accumulation`}},
+	"a backward pass in a library": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+a = p.parse_args()
+for x in loader:
+    optimizer.zero_grad()
+    scaler(f(x), optimizer)
+`, "train.py", []string{`but the backward pass is not in the files`, `!training loop is not`}},
 	"a bound in tokens that is typed": {`import argparse
 p = argparse.ArgumentParser()
 p.add_argument("--max-tokens", type=int, default=None, help="maximum number of tokens in a batch")
