@@ -195,7 +195,7 @@ a = p.parse_args()
 for x in loader:
     optimizer.zero_grad()
     scaler(f(x), optimizer)
-`, "train.py", []string{`but the backward pass is not in the files`, `!training loop is not`}},
+`, "train.py", []string{`# no setting of a gradient accumulation was found, but the backward pass is`}},
 	"a bound in tokens that is typed": {`import argparse
 p = argparse.ArgumentParser()
 p.add_argument("--max-tokens", type=int, default=None, help="maximum number of tokens in a batch")
