@@ -91,7 +91,8 @@ func (r *reading) effects() []effect {
 	if slices.Contains(micro, "per_device_train_batch_size") {
 		micro = append(micro, "train_batch_size")
 	}
-	r.changed = append(r.changed, effects(sources, micro, r.namesOf(r.Accumulation))...)
+	found, groups := effects(sources, micro, r.namesOf(r.Accumulation))
+	r.changed, r.job.Signs.MayCountMicro = append(r.changed, found...), groups
 	return r.changed
 }
 
@@ -174,16 +175,17 @@ var unitWords = []string{"batch_type", "batch-type", "size_type", "size-type", "
 	"batch_by", "batch-by", "batch_mode", "batch-mode", "sampler_type", "sampler-type"}
 
 // effects reads what another micro-batch changes, the dearest first. micro and accumulation are the names of the
-// settings in the source. It decides by the text alone: what is in a function that nothing calls does not count.
-func effects(files []python.Source, micro, accumulation []string) []effect {
+// settings in the source. It decides by the text alone: what is in a function that nothing calls does not count. groups
+// reports whether the passes of a loop are grouped into optimizer steps by the accumulation.
+func effects(files []python.Source, micro, accumulation []string) (found []effect, groups bool) {
 	s := &splitReader{accumulation: accumulation}
 	s.sources = files
 	for _, f := range files { // few files have any of this, and only these are parsed
 		sizes := mayRate(f.Code) && slices.ContainsFunc(micro, f.Names)
-		groups := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
+		accumulates := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
 			slices.ContainsFunc(accumulation, f.Names)
 		compares := slices.ContainsFunc(telling, func(w string) bool { return strings.Contains(f.Code, w) })
-		if !sizes && !groups && !compares {
+		if !sizes && !accumulates && !compares {
 			continue
 		}
 		x := f.Syntax()
@@ -193,7 +195,8 @@ func effects(files []python.Source, micro, accumulation []string) []effect {
 		if sizes {
 			s.rates(x, slices.Clone(micro))
 		}
-		if groups {
+		if accumulates {
+			groups = groups || s.groups(x)
 			s.schedules(x)
 			s.lengths(x, micro)
 			s.counts(x)
@@ -202,7 +205,18 @@ func effects(files []python.Source, micro, accumulation []string) []effect {
 		}
 	}
 	slices.SortStableFunc(s.found, func(a, b effect) int { return cmp.Compare(b.cost, a.cost) })
-	return s.found
+	return s.found, groups
+}
+
+// groups reports whether a loop's passes are grouped into optimizer steps: by "% accum", or by accelerate.
+func (s *splitReader) groups(x *python.Syntax) bool {
+	for i, st := range x.Statements {
+		if _, _, ok := s.grouped(x, st.Range); (ok || strings.Contains(x.Of(st.Range), ".accumulate(")) &&
+			loop(x, i) >= 0 && s.used(x, i) {
+			return true
+		}
+	}
+	return false
 }
 
 // mayRate reports whether a text may name a learning rate. It is far cheaper than matching.

@@ -8,6 +8,27 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
+// Passes that are grouped into optimizer steps may be what a program counts.
+func TestGroups(t *testing.T) {
+	const step = "    f(x).backward()\n    if (i + 1) % args.accum == 0:\n        optimizer.step()\n"
+	for name, tt := range map[string]struct {
+		source string
+		want   bool
+	}{
+		"grouped":           {"for i, x in enumerate(loader):\n" + step, true},
+		"by a scaler":       {"for i, x in enumerate(loader):\n    scale(f(x), update=(i + 1) % args.accum == 0)\n", true},
+		"by accelerate":     {"for x in loader:\n    with accelerator.accumulate(net):\n        opt.step()\n", true},
+		"inside of a step":  {"for i in range(n):\n    for k in range(args.accum):\n        f().backward()\n    optimizer.step()\n", false},
+		"nothing calls it":  {"def old():\n    for i, x in enumerate(loader):\n    " + step, false},
+		"by another number": {"for i, x in enumerate(loader):\n    if i % args.log == 0:\n        print(i)\naccum = 1\n", false},
+	} {
+		_, got := effects([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"})
+		if got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 // What another micro-batch changes is read from the source, with its line; "" where it changes only the time.
 func TestEffects(t *testing.T) {
 	const loop = "for epoch in range(args.epochs):\n    for i, (x, y) in enumerate(loader):\n        loss = f(x, y) " +
@@ -130,7 +151,7 @@ func TestEffects(t *testing.T) {
 		"rounded up":      {"total = math.ceil(len(loader) / args.accum)\n", ""},
 		"no accumulation": {"for i, x in enumerate(loader):\n    if i % args.log_every == 0:\n        print(i)\n", ""},
 	} {
-		got := effects([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"})
+		got, _ := effects([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"})
 		first := ""
 		if len(got) > 0 {
 			first = fmt.Sprintf("%v: %s", got[0].cost, got[0].why)
@@ -179,7 +200,7 @@ func TestLosses(t *testing.T) {
 		"generations":   {"trainer = GRPOTrainer(model=m)", true},
 		"a classifier":  {"loss = F.cross_entropy(model(x), y)", false},
 	} {
-		got := effects([]python.Source{python.NewSource("t.py", tt.source+"\n")}, []string{"batch_size"}, []string{"accum"})
+		got, _ := effects([]python.Source{python.NewSource("t.py", tt.source+"\n")}, []string{"batch_size"}, []string{"accum"})
 		if across := len(got) > 0 && strings.Contains(got[0].why, "with each other"); across != tt.across {
 			t.Errorf("%s: %v, want %v", name, got, tt.across)
 		}

@@ -168,6 +168,38 @@ if __name__ == "__main__":
     main()
 `, "train.py", []string{`micro-batch: --batch-gpu  # sure: train.py:5`, `global-batch: --batch  # sure: train.py:4`,
 		`# resume: {--resume: '*/full-*.pt'}`, `!resume: `}},
+	"a state that it finds by itself": {`import argparse, torch, os, glob
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--resume", default="")
+args = p.parse_args()
+def find(args):
+    if not args.resume:
+        numbers = [int(q.split("-")[-1][:-3]) for q in glob.glob(os.path.join(args.out, "state-*.pt"))]
+        if numbers:
+            args.resume = os.path.join(args.out, "state-%d.pt" % max(numbers))
+    s = torch.load(args.resume)
+    optimizer.load_state_dict(s["optimizer"])
+find(args)
+for epoch in range(9):
+    torch.save({"model": m, "optimizer": o}, os.path.join(args.out, "state-%d.pt" % epoch))
+`, "train.py", []string{`resume: {--resume: '{out}/state-[0-9]*.pt'}`, `clear: ['{out}/state-[0-9]*.pt']  # sure: train.py:9`}},
+	"a state that it is told": {`import argparse, torch, os, glob
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--resume", default="")
+args = p.parse_args()
+images = glob.glob("data/*")
+def read(args):
+    args.resume = os.path.expanduser(args.resume)
+    s = torch.load(args.resume)
+    optimizer.load_state_dict(s["optimizer"])
+read(args)
+for epoch in range(9):
+    torch.save({"model": m, "optimizer": o}, os.path.join(args.out, "state-%d.pt" % epoch))
+`, "train.py", []string{`resume: {--resume: '{out}/state-[0-9]*.pt'}`, `!clear: `}},
 	"steps in groups of what is no setting": {`import argparse
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)
