@@ -75,14 +75,20 @@ func ratesDiffer(a *Attempt, p *Plan, o *Outcome, scales []float64) string {
 	if was == nil || now == nil {
 		return ""
 	}
+	factor := 1.0
+	if a.Plan.Batch.Micro > 0 {
+		factor = float64(p.Batch.Micro) / float64(a.Plan.Batch.Micro)
+	}
+	resumed := p.Resume != nil || a.Plan.Resume != nil
 	if len(was.Before) == len(now.Before) {
 		for i, x := range was.Before {
-			if y := now.Before[i]; !near(x, y) {
+			// after a resume it may be that of the state, which a schedule has brought there
+			if y := now.Before[i]; !near(x, y) && (!resumed || near(factor*x, y) || near(math.Sqrt(factor)*x, y)) {
 				return fmt.Sprintf("the learning rate is %g, and was %g in attempt %d", y, x, a.Plan.Attempt)
 			}
 		}
 	}
-	if (p.Resume != nil || a.Plan.Resume != nil) && mainCourse(a.Outcome.Courses).ofEpoch() {
+	if resumed && mainCourse(a.Outcome.Courses).ofEpoch() {
 		return ""
 	}
 	points := slices.Concat(now.Early, now.Later)
@@ -95,11 +101,10 @@ func ratesDiffer(a *Attempt, p *Plan, o *Outcome, scales []float64) string {
 				a.Plan.Attempt)
 		}
 	}
-	if compared || was.Last == nil || len(points) == 0 || a.Plan.Batch.Micro < 1 {
+	if compared || was.Last == nil || len(points) == 0 || factor == 1 {
 		return ""
 	}
 	first := slices.MinFunc(points, func(p, q metric.Point) int { return int(p.Step - q.Step) })
-	factor := float64(p.Batch.Micro) / float64(a.Plan.Batch.Micro)
 	for _, f := range []float64{factor, math.Sqrt(factor)} {
 		expected := f * was.Ahead(int64(float64(first.Step)*scales[0]))
 		if f != 1 && math.Abs(first.Value-expected) <= 0.03*math.Abs(expected) {

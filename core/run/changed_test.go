@@ -45,6 +45,10 @@ func TestChangedPasses(t *testing.T) {
 			Outcome{Rates: track(at(0.1, 20))}, nil, "at step 20 is 0.1", ""},
 		"the rate of the next epoch": {false, Outcome{Total: 4, Rates: track(at(0.4, 1), at(0.3, 3)), Courses: epoch(0)},
 			Outcome{Total: 4, Rates: track(at(0.2, 1), at(0.1, 3)), Courses: epoch(1)}, &State{}, "", ""},
+		"the rate that a state has": {false, Outcome{Rates: &metric.Track{Before: []float64{0.4}}},
+			Outcome{Rates: &metric.Track{Before: []float64{0.3}}}, &State{}, "", ""},
+		"half of it after a resume": {false, Outcome{Rates: &metric.Track{Before: []float64{0.4}}},
+			Outcome{Rates: &metric.Track{Before: []float64{0.2}}}, &State{}, "the learning rate is 0.2, and was 0.4", ""},
 		"another rate of the same epoch": {false, Outcome{Total: 4, Rates: track(at(0.4, 1), at(0.3, 3)), Courses: epoch(0)},
 			Outcome{Total: 4, Rates: track(at(0.2, 1), at(0.1, 3)), Courses: epoch(0)}, nil, "at step 1 is 0.2", ""},
 	} {
