@@ -86,6 +86,9 @@ type Signs struct {
 	StateAfter int64 `json:"state_after,omitempty"`
 	// CountsMicro: the iterations of Progress are forward passes, not optimizer steps.
 	CountsMicro bool `json:"counts_micro,omitempty"`
+	// MayCountMicro: they may be either. The program groups forward passes into optimizer steps by its accumulation, so
+	// with more of it a count of passes grows, and nothing else is trained.
+	MayCountMicro bool `json:"may_count_micro,omitempty"`
 	// Benchmark: the program sets torch.backends.cudnn.benchmark, so the peaks that it prints hold the workspaces of
 	// cuDNN's trials.
 	Benchmark bool `json:"benchmark,omitempty"`

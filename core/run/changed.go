@@ -22,10 +22,11 @@ func (r *Run) Changed(p *Plan, o *Outcome) (out []string) {
 		return nil
 	}
 	was := &r.Attempts[i]
-	if why := ratesDiffer(was, p, o); why != "" {
+	scales := r.scales(was, p, o)
+	if why := ratesDiffer(was, p, o, scales); why != "" {
 		out = append(out, why)
 	}
-	if x, y := was.Outcome.Total, o.Total; x > 0 && y > 0 && x != y && !r.Job.Signs.CountsMicro {
+	if x, y := was.Outcome.Total, o.Total; x > 0 && y > 0 && x != y && scales[0] == 1 {
 		out = append(out, fmt.Sprintf("it trains for %d steps, and was to train for %d in attempt %d", y, x,
 			was.Plan.Attempt))
 	}
@@ -46,38 +47,66 @@ func (r *Run) Changed(p *Plan, o *Outcome) (out []string) {
 	return out
 }
 
+// scales are how many counts of an earlier attempt one of this attempt may be. A count of optimizer steps stays what it
+// is; one of forward passes has another length with another accumulation. Where the program may count either, its
+// totals tell which; without them it may be both.
+func (r *Run) scales(was *Attempt, p *Plan, o *Outcome) []float64 {
+	passes := float64(max(1, was.Plan.Batch.Accumulation)) / float64(max(1, p.Batch.Accumulation))
+	x, y := float64(was.Outcome.Total), float64(o.Total)
+	switch {
+	case r.Job.Signs.CountsMicro:
+		return []float64{passes}
+	case !r.Job.Signs.MayCountMicro || passes == 1:
+		return []float64{1}
+	case x == 0 || y == 0:
+		return []float64{1, passes}
+	case apart(x, y) || !apart(x/passes, y):
+		return []float64{passes}
+	}
+	return []float64{1}
+}
+
 // ratesDiffer compares the learning rates: those before the first step, in their order; those at a step that both
 // have; and, where there is no such step, the last one before with the first one after. Of these two only a change by
-// the factor of the micro-batch, or by its root, shows anything: schedules change it as well.
-func ratesDiffer(a *Attempt, p *Plan, o *Outcome) string {
+// the factor of the micro-batch, or by its root, shows anything: schedules change it as well. Where steps are counted
+// anew in each epoch, those after a resume are of another epoch. scales is as [Run.scales] has it.
+func ratesDiffer(a *Attempt, p *Plan, o *Outcome, scales []float64) string {
 	was, now := a.Outcome.Rates, o.Rates
 	if was == nil || now == nil {
 		return ""
 	}
+	factor := 1.0
+	if a.Plan.Batch.Micro > 0 {
+		factor = float64(p.Batch.Micro) / float64(a.Plan.Batch.Micro)
+	}
+	resumed := p.Resume != nil || a.Plan.Resume != nil
 	if len(was.Before) == len(now.Before) {
 		for i, x := range was.Before {
-			if y := now.Before[i]; !near(x, y) {
+			// after a resume it may be that of the state, which a schedule has brought there
+			if y := now.Before[i]; !near(x, y) && (!resumed || near(factor*x, y) || near(math.Sqrt(factor)*x, y)) {
 				return fmt.Sprintf("the learning rate is %g, and was %g in attempt %d", y, x, a.Plan.Attempt)
 			}
 		}
 	}
+	if resumed && mainCourse(a.Outcome.Courses).ofEpoch() {
+		return ""
+	}
 	points := slices.Concat(now.Early, now.Later)
 	compared := false
 	for _, q := range points {
-		x, ok := was.At(q.Step)
-		if ok && !near(x, q.Value) {
-			return fmt.Sprintf("the learning rate at step %d is %g, and was %g in attempt %d", q.Step, q.Value, x,
+		before := alike(was, q.Step, scales)
+		if compared = compared || len(before) > 0; len(before) > 0 &&
+			!slices.ContainsFunc(before, func(x float64) bool { return near(x, q.Value) }) {
+			return fmt.Sprintf("the learning rate at step %d is %g, and was %g in attempt %d", q.Step, q.Value, before[0],
 				a.Plan.Attempt)
 		}
-		compared = compared || ok
 	}
-	if compared || was.Last == nil || len(points) == 0 || a.Plan.Batch.Micro < 1 {
+	if compared || was.Last == nil || len(points) == 0 || factor == 1 {
 		return ""
 	}
 	first := slices.MinFunc(points, func(p, q metric.Point) int { return int(p.Step - q.Step) })
-	factor := float64(p.Batch.Micro) / float64(a.Plan.Batch.Micro)
 	for _, f := range []float64{factor, math.Sqrt(factor)} {
-		expected := f * was.Ahead(first.Step)
+		expected := f * was.Ahead(int64(float64(first.Step)*scales[0]))
 		if f != 1 && math.Abs(first.Value-expected) <= 0.03*math.Abs(expected) {
 			return fmt.Sprintf("the learning rate is %g at step %d, and was %g at step %d in attempt %d: it follows the "+
 				"micro-batch",
@@ -85,6 +114,19 @@ func ratesDiffer(a *Attempt, p *Plan, o *Outcome) string {
 		}
 	}
 	return ""
+}
+
+// alike are the values of an earlier attempt at what may be a step of this one.
+func alike(was *metric.Track, step int64, scales []float64) (values []float64) {
+	for _, scale := range scales {
+		at := float64(step) * scale
+		for _, n := range []float64{math.Ceil(at), math.Floor(at)} {
+			if x, ok := was.At(int64(n)); ok {
+				values = append(values, x)
+			}
+		}
+	}
+	return values
 }
 
 // near reports whether two printed numbers are the same but for their last digit.

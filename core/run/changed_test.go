@@ -8,6 +8,63 @@ import (
 	"github.com/launch-ml/launch/core/metric"
 )
 
+// A count of forward passes grows with the accumulation, and nothing else is trained.
+func TestChangedPasses(t *testing.T) {
+	track := func(points ...metric.Point) *metric.Track {
+		out := &metric.Track{}
+		for _, p := range points {
+			out.Add(p)
+		}
+		return out
+	}
+	at := func(v float64, step int64) metric.Point { return metric.Point{Value: v, Step: step} }
+	epoch := func(n int64) []Course {
+		return []Course{{Total: 4, First: Place{Iteration: 0, Epoch: &n}, Last: Place{Iteration: 3, Epoch: &n}}}
+	}
+	for name, tt := range map[string]struct {
+		may           bool
+		was, now      Outcome
+		resume        *State
+		changed, ends string
+	}{
+		"passes": {true, Outcome{Total: 4}, Outcome{Total: 8}, nil, "", ""},
+		"steps":  {true, Outcome{Total: 400}, Outcome{Total: 400}, nil, "", ""},
+		"fewer steps": {true, Outcome{Total: 400}, Outcome{Total: 200}, nil, "",
+			"the program trains for 50 steps now, but trained for 200"},
+		"a program that groups nothing": {false, Outcome{Total: 4}, Outcome{Total: 8}, nil, "it trains for 8 steps",
+			"the program trains for 8 steps now, but trained for 4"},
+		"the rate of a pass": {true, Outcome{Total: 40, Rates: track(at(0.4, 10), at(0.3, 20))},
+			Outcome{Total: 80, Rates: track(at(0.4, 20), at(0.3, 40))}, nil, "", ""},
+		"another rate of a pass": {true, Outcome{Total: 40, Rates: track(at(0.4, 10), at(0.3, 20))},
+			Outcome{Total: 80, Rates: track(at(0.2, 20), at(0.15, 40))}, nil, "at step 20 is 0.2, and was 0.4", ""},
+		"the rate of a step": {true, Outcome{Total: 40, Rates: track(at(0.4, 10), at(0.3, 20))},
+			Outcome{Total: 40, Rates: track(at(0.4, 10), at(0.3, 20))}, nil, "", ""},
+		"a rate of either": {true, Outcome{Rates: track(at(0.4, 10), at(0.3, 20))},
+			Outcome{Rates: track(at(0.4, 20), at(0.3, 40))}, nil, "", ""},
+		"a rate of neither": {true, Outcome{Rates: track(at(0.4, 10), at(0.3, 20))},
+			Outcome{Rates: track(at(0.1, 20))}, nil, "at step 20 is 0.1", ""},
+		"the rate of the next epoch": {false, Outcome{Total: 4, Rates: track(at(0.4, 1), at(0.3, 3)), Courses: epoch(0)},
+			Outcome{Total: 4, Rates: track(at(0.2, 1), at(0.1, 3)), Courses: epoch(1)}, &State{}, "", ""},
+		"the rate that a state has": {false, Outcome{Rates: &metric.Track{Before: []float64{0.4}}},
+			Outcome{Rates: &metric.Track{Before: []float64{0.3}}}, &State{}, "", ""},
+		"half of it after a resume": {false, Outcome{Rates: &metric.Track{Before: []float64{0.4}}},
+			Outcome{Rates: &metric.Track{Before: []float64{0.2}}}, &State{}, "the learning rate is 0.2, and was 0.4", ""},
+		"another rate of the same epoch": {false, Outcome{Total: 4, Rates: track(at(0.4, 1), at(0.3, 3)), Courses: epoch(0)},
+			Outcome{Total: 4, Rates: track(at(0.2, 1), at(0.1, 3)), Courses: epoch(0)}, nil, "at step 1 is 0.2", ""},
+	} {
+		r := Run{Job: &job.Job{Signs: job.Signs{MayCountMicro: tt.may}}, Attempts: []Attempt{{Plan{Attempt: 1,
+			Batch: job.Batch{Micro: 16, Accumulation: 2}}, tt.was}}}
+		p := Plan{Attempt: 2, Batch: job.Batch{Micro: 8, Accumulation: 4}, Resume: tt.resume}
+		if got := strings.Join(r.Changed(&p, &tt.now), "; "); !strings.Contains(got, tt.changed) ||
+			(got == "") != (tt.changed == "") {
+			t.Errorf("%s: %q, want %q", name, got, tt.changed)
+		}
+		if got := r.Differs(&p, &tt.now); !strings.Contains(got, tt.ends) || (got == "") != (tt.ends == "") {
+			t.Errorf("%s: it ends: %q, want %q", name, got, tt.ends)
+		}
+	}
+}
+
 // What an attempt trains otherwise than the one before it is found in what both have printed.
 func TestChanged(t *testing.T) {
 	rates := func(before []float64, points ...metric.Point) *metric.Track {

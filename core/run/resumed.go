@@ -135,6 +135,12 @@ func (s *State) compare(a, c *Course, scale float64) Resumption {
 	return s.atStep(a, c, at, shown)
 }
 
+// ofEpoch reports whether a counter may be that of the steps of an epoch.
+func (c *Course) ofEpoch() bool {
+	return c != nil && (c.Falls || c.Total > 0 && c.Last.Iteration >= c.Total ||
+		c.First.Epoch != nil && c.Last.Epoch != nil && !c.isEpoch() && *c.First.Epoch == *c.Last.Epoch)
+}
+
 // isEpoch reports whether a counter counts epochs.
 func (c *Course) isEpoch() bool {
 	return *c.First.Epoch == c.First.Iteration && *c.Last.Epoch == c.Last.Iteration

@@ -156,17 +156,23 @@ func (r *Run) Differs(p *Plan, o *Outcome) string {
 	}
 	was := r.Attempts[first]
 	before, now := float64(was.Outcome.Total), float64(o.Total)
-	if r.Job.Signs.CountsMicro { // these are forward passes, not optimizer steps
+	if r.scales(&was, p, o)[0] != 1 { // these are forward passes, not optimizer steps
 		before, now = before/float64(max(1, was.Plan.Batch.Accumulation)), now/float64(max(1, p.Batch.Accumulation))
 	}
 	if p.Resume != nil && p.Resume.leaves(before, now, mainCourse(o.Courses)) {
 		return ""
 	}
-	if d := max(now-before, before-now); d > 1 && d > before/100 {
+	if apart(before, now) {
 		return fmt.Sprintf("the program trains for %.4g steps now, but trained for %.4g in attempt %d", now, before,
 			was.Plan.Attempt)
 	}
 	return ""
+}
+
+// apart reports whether two numbers of steps differ by more than rounding.
+func apart(before, now float64) bool {
+	d := max(now-before, before-now)
+	return d > 1 && d > before/100
 }
 
 // dividesOtherwise returns how the reported micro-batch and accumulation show that the global batch is another one than

@@ -79,6 +79,9 @@ func (r *reading) recognize() error {
 			r.warn("rung %q is left out: %s", g.Name, why)
 		}
 	}
+	if r.keeps && r.batch.Micro > 0 {
+		r.effects() // tells what the program may count
+	}
 	j.Warnings = r.warnings
 	return nil
 }

@@ -214,11 +214,9 @@ func outer(x *python.Syntax, statement int) int {
 
 // function is the text of the innermost function around a statement; of the module's own statements only their text.
 func function(x *python.Syntax, statement int) string {
-	for i := x.Statements[statement].In; i >= 0; i = x.Statements[i].In {
-		if d, ok := x.Definition(x.Statements[i]); ok && !d.Class {
-			_, to := x.Block(i)
-			return x.Of(python.Range{First: x.Statements[i].First, End: x.Statements[to-1].End})
-		}
+	if i := functionAround(x, statement); i >= 0 {
+		_, to := x.Block(i)
+		return x.Of(python.Range{First: x.Statements[i].First, End: x.Statements[to-1].End})
 	}
 	return x.Of(x.Statements[statement].Range)
 }

@@ -91,7 +91,8 @@ func (r *reading) effects() []effect {
 	if slices.Contains(micro, "per_device_train_batch_size") {
 		micro = append(micro, "train_batch_size")
 	}
-	r.changed = append(r.changed, effects(sources, micro, r.namesOf(r.Accumulation))...)
+	found, groups := effects(sources, micro, r.namesOf(r.Accumulation))
+	r.changed, r.job.Signs.MayCountMicro = append(r.changed, found...), groups
 	return r.changed
 }
 
@@ -174,16 +175,17 @@ var unitWords = []string{"batch_type", "batch-type", "size_type", "size-type", "
 	"batch_by", "batch-by", "batch_mode", "batch-mode", "sampler_type", "sampler-type"}
 
 // effects reads what another micro-batch changes, the dearest first. micro and accumulation are the names of the
-// settings in the source. It decides by the text alone: what is in a function that nothing calls does not count.
-func effects(files []python.Source, micro, accumulation []string) []effect {
+// settings in the source. It decides by the text alone: what is in a function that nothing calls does not count. groups
+// reports whether the passes of a loop are grouped into optimizer steps by the accumulation.
+func effects(files []python.Source, micro, accumulation []string) (found []effect, groups bool) {
 	s := &splitReader{accumulation: accumulation}
 	s.sources = files
 	for _, f := range files { // few files have any of this, and only these are parsed
 		sizes := mayRate(f.Code) && slices.ContainsFunc(micro, f.Names)
-		groups := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
+		accumulates := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
 			slices.ContainsFunc(accumulation, f.Names)
 		compares := slices.ContainsFunc(telling, func(w string) bool { return strings.Contains(f.Code, w) })
-		if !sizes && !groups && !compares {
+		if !sizes && !accumulates && !compares {
 			continue
 		}
 		x := f.Syntax()
@@ -193,7 +195,8 @@ func effects(files []python.Source, micro, accumulation []string) []effect {
 		if sizes {
 			s.rates(x, slices.Clone(micro))
 		}
-		if groups {
+		if accumulates {
+			groups = groups || s.groups(x)
 			s.schedules(x)
 			s.lengths(x, micro)
 			s.counts(x)
@@ -202,7 +205,18 @@ func effects(files []python.Source, micro, accumulation []string) []effect {
 		}
 	}
 	slices.SortStableFunc(s.found, func(a, b effect) int { return cmp.Compare(b.cost, a.cost) })
-	return s.found
+	return s.found, groups
+}
+
+// groups reports whether a loop's passes are grouped into optimizer steps: by "% accum", or by accelerate.
+func (s *splitReader) groups(x *python.Syntax) bool {
+	for i, st := range x.Statements {
+		if _, _, ok := s.grouped(x, st.Range); (ok || strings.Contains(x.Of(st.Range), ".accumulate(")) &&
+			loop(x, i) >= 0 && s.used(x, i) {
+			return true
+		}
+	}
+	return false
 }
 
 // mayRate reports whether a text may name a learning rate. It is far cheaper than matching.
@@ -306,25 +320,92 @@ func (s *splitReader) rates(x *python.Syntax, micro []string) {
 	if !slices.ContainsFunc(micro, x.Names) {
 		return
 	}
-	for grown := true; grown; { // names that are computed of the samples of a pass
-		grown = false
-		for _, st := range x.Statements {
+	computed := grown{x: x, roots: micro}
+	for more := true; more; {
+		more = false
+		for i, st := range x.Statements {
+			seen := computed.seen(i)
 			for _, g := range givenBy(x, st) {
 				last := g.name[strings.LastIndexByte(g.name, '.')+1:]
-				if last != "" && !slices.Contains(micro, last) && !rate.MatchString(last) && s.pass(x, g.value, micro) &&
+				if last != "" && !slices.Contains(seen, last) && !rate.MatchString(last) && s.pass(x, g.value, seen) &&
 					s.arithmetic(x, g.value) && !s.accumulatedLater(x, last) {
-					micro, grown = append(micro, last), true
+					computed.add(g.name, i)
+					more = true
 				}
 			}
 		}
 	}
 	for i, st := range x.Statements {
 		for _, v := range rateValues(x, st) {
-			if s.pass(x, v, micro) || s.chosen(x, i, v, micro) {
+			if seen := computed.seen(i); s.pass(x, v, seen) || s.chosen(x, i, v, seen) {
 				s.add(x, i, v.First, ladder.Recipe, "the learning rate follows the micro-batch")
 			}
 		}
 	}
+}
+
+// grown are the names that a file computes of some settings, each where it holds: a name that a function assigns says
+// nothing of the same name in another function.
+type grown struct {
+	x     *python.Syntax
+	roots []string // hold everywhere
+	local []local
+}
+
+type local struct {
+	name string
+	in   int // the function that assigns it; -1 where it holds everywhere
+}
+
+// add adds a name that a statement assigns. An attribute holds everywhere.
+func (g *grown) add(name string, statement int) {
+	dot := strings.LastIndexByte(name, '.')
+	l := local{name[dot+1:], -1}
+	if dot < 0 {
+		l.in = functionAround(g.x, statement)
+	}
+	g.local = append(g.local, l)
+}
+
+// seen are the names that hold at a statement: also those that a function around it takes as a parameter.
+func (g *grown) seen(statement int) []string {
+	out := slices.Clone(g.roots)
+	for _, l := range g.local {
+		holds := l.in < 0
+		for f := functionAround(g.x, statement); f >= 0 && !holds; f = functionAround(g.x, f) {
+			holds = f == l.in || slices.Contains(parametersOf(g.x, f), l.name)
+		}
+		if holds {
+			out = append(out, l.name)
+		}
+	}
+	return out
+}
+
+// functionAround is the innermost function in whose block a statement stands; -1 for the module's own.
+func functionAround(x *python.Syntax, statement int) int {
+	for i := x.Statements[statement].In; i >= 0; i = x.Statements[i].In {
+		if d, ok := x.Definition(x.Statements[i]); ok && !d.Class {
+			return i
+		}
+	}
+	return -1
+}
+
+// parametersOf are the names of a function's parameters.
+func parametersOf(x *python.Syntax, f int) (out []string) {
+	d, _ := x.Definition(x.Statements[f])
+	if d.Open < 0 {
+		return nil
+	}
+	for _, p := range x.Args(d.Open) {
+		if p.Name != "" {
+			out = append(out, p.Name)
+		} else {
+			out = append(out, x.Token(p.First))
+		}
+	}
+	return out
 }
 
 // A binding is a name or attribute and what a statement assigns to it.

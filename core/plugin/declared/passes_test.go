@@ -8,6 +8,27 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
+// Passes that are grouped into optimizer steps may be what a program counts.
+func TestGroups(t *testing.T) {
+	const step = "    f(x).backward()\n    if (i + 1) % args.accum == 0:\n        optimizer.step()\n"
+	for name, tt := range map[string]struct {
+		source string
+		want   bool
+	}{
+		"grouped":           {"for i, x in enumerate(loader):\n" + step, true},
+		"by a scaler":       {"for i, x in enumerate(loader):\n    scale(f(x), update=(i + 1) % args.accum == 0)\n", true},
+		"by accelerate":     {"for x in loader:\n    with accelerator.accumulate(net):\n        opt.step()\n", true},
+		"inside of a step":  {"for i in range(n):\n    for k in range(args.accum):\n        f().backward()\n    optimizer.step()\n", false},
+		"nothing calls it":  {"def old():\n    for i, x in enumerate(loader):\n    " + step, false},
+		"by another number": {"for i, x in enumerate(loader):\n    if i % args.log == 0:\n        print(i)\naccum = 1\n", false},
+	} {
+		_, got := effects([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"})
+		if got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 // What another micro-batch changes is read from the source, with its line; "" where it changes only the time.
 func TestEffects(t *testing.T) {
 	const loop = "for epoch in range(args.epochs):\n    for i, (x, y) in enumerate(loader):\n        loss = f(x, y) " +
@@ -28,6 +49,17 @@ func TestEffects(t *testing.T) {
 		"by a variable": {"total = args.batch_size * dist.get_world_size()\nscale = total / 256\noptim.SGD(p, " +
 			"lr=args.lr * scale)\n",
 			"recipe: the learning rate follows the micro-batch (t.py:3)"},
+		"by a name of another function": {"def train(args):\n    total = args.batch_size\n    return total\n" +
+			"def main(args):\n    total = args.batch_size * args.accum\n    ratio = total / 256\n    args.lr = args.blr * ratio\n" +
+			"    train(args)\nmain(a)\n", ""},
+		"by a name of a function around it": {"def main(args):\n    total = args.batch_size * 2\n    def build():\n" +
+			"        return SGD(p, lr=args.blr * total)\n    build()\nmain(a)\n",
+			"recipe: the learning rate follows the micro-batch (t.py:4)"},
+		"by a parameter": {"def main(args):\n    total = args.batch_size * 2\n    build(total)\ndef build(total: int):\n" +
+			"    SGD(p, lr=base * total)\nmain(a)\n", "recipe: the learning rate follows the micro-batch (t.py:5)"},
+		"by an attribute of another function": {"def main(args):\n    args.total = args.batch_size * 2\n    build(args)\n" +
+			"def build(a):\n    SGD(p, lr=base * a.total)\nmain(a)\n",
+			"recipe: the learning rate follows the micro-batch (t.py:5)"},
 		"beside the batch":      {"batch, lr = int(c['batch_size']), c['lr']\n", ""},
 		"beside, the other way": {"lr, n = c['lr'], args.batch_size\n", ""},
 		"one of several": {"n, lr = args.batch_size, args.blr * args.batch_size / 256\n",
@@ -119,7 +151,7 @@ func TestEffects(t *testing.T) {
 		"rounded up":      {"total = math.ceil(len(loader) / args.accum)\n", ""},
 		"no accumulation": {"for i, x in enumerate(loader):\n    if i % args.log_every == 0:\n        print(i)\n", ""},
 	} {
-		got := effects([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"})
+		got, _ := effects([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"})
 		first := ""
 		if len(got) > 0 {
 			first = fmt.Sprintf("%v: %s", got[0].cost, got[0].why)
@@ -168,7 +200,7 @@ func TestLosses(t *testing.T) {
 		"generations":   {"trainer = GRPOTrainer(model=m)", true},
 		"a classifier":  {"loss = F.cross_entropy(model(x), y)", false},
 	} {
-		got := effects([]python.Source{python.NewSource("t.py", tt.source+"\n")}, []string{"batch_size"}, []string{"accum"})
+		got, _ := effects([]python.Source{python.NewSource("t.py", tt.source+"\n")}, []string{"batch_size"}, []string{"accum"})
 		if across := len(got) > 0 && strings.Contains(got[0].why, "with each other"); across != tt.across {
 			t.Errorf("%s: %v, want %v", name, got, tt.across)
 		}

@@ -257,16 +257,47 @@ func (d *drafting) accumulating(global *setting) {
 		d.total(global)
 	default:
 		why := "the program seems to have no gradient accumulation"
-		if at := d.accumulates(); at != "" {
+		if at := d.groups(); at != "" {
+			why = at + ", but no setting was found that the command or a file can change"
+		} else if at := d.accumulates(); at != "" {
 			why = at + " may be of a gradient accumulation, but no setting of it was found"
-		} else if !slices.ContainsFunc(d.files, func(f *file) bool { return strings.Contains(f.Code, "backward(") }) {
-			why = "no setting of a gradient accumulation was found, but the training loop is not in the files that were read"
+		} else if has := func(text string) bool {
+			return slices.ContainsFunc(d.files, func(f *file) bool { return strings.Contains(f.Code, text) })
+		}; !has("backward(") {
+			why = "no setting of a gradient accumulation was found, but the " + cond(has("zero_grad("), "backward pass",
+				"training loop") + " is not in the files that were read"
 		} else if d.cut || len(d.list.Unread) > 0 {
 			why = "no setting of a gradient accumulation was found, but not all of the program could be read"
 		}
 		d.miss("accumulation: --accumulation-steps", why+". Without it "+
 			"a smaller micro-batch is another global batch, and launch makes it only with --allow recipe")
 	}
+}
+
+var stepped = lazy.MustCompile(`(?i)(^|\.|_)(optim\w*|opt\w?|solver|(grad_?)?scaler|amp)\.step$`)
+
+// groups is where the optimizer steps only after some passes, "" where it was not found: if n % every == 0:
+// optimizer.step().
+func (d *drafting) groups() string {
+	for _, f := range d.files {
+		for i, s := range f.Statements {
+			if !slices.ContainsFunc(f.Calls(s.Range), func(c python.Call) bool { return stepped.MatchString(c.Name) }) {
+				continue
+			}
+			for h := s.In; h >= 0 && d.reached()[f][i]; h = f.Statements[h].In {
+				r := f.Statements[h].Range
+				if f.Is(r.First, "for") || f.Is(r.First, "while") || f.Is(r.First, "def") {
+					break
+				}
+				for t := r.First; f.Is(r.First, "if") && t+1 < r.End; t++ {
+					if f.Is(t, "%") {
+						return fmt.Sprintf("%s steps the optimizer after every %s passes", d.place(f, s.First), f.Of(f.operand(t, 1)))
+					}
+				}
+			}
+		}
+	}
+	return ""
 }
 
 var accumulatesName = lazy.MustCompile(`(?i)\b\w*(grad\w*_?accum|` +
@@ -517,7 +548,7 @@ func (d *drafting) behind(f *file, e python.Range, at, depth int) string {
 			a, _ := f.Assigns(f.Statements[b])
 			return d.behind(f, a.Value, b, depth+1)
 		}
-		return text
+		return text + " " + d.argument(f, name, at, depth)
 	}
 	if strings.Contains(text, "[") { // c["batch_size"], of c = dict(batch_size=…)
 		if m := key.FindStringSubmatch(text); m != nil {
@@ -533,7 +564,36 @@ func (d *drafting) behind(f *file, e python.Range, at, depth int) string {
 			}
 		}
 	}
+	for _, name := range identifiers.FindAllString(f.Of(e), -1) { // n // world, of def train(n)
+		text += " " + d.argument(f, name, at, depth)
+	}
 	return text
+}
+
+// argument is what the project hands a parameter of the function around a statement by its name: train(name=VALUE), or
+// dict(name=VALUE) and config.update(name=VALUE), of which train(**config) is made. It is "" for any other name.
+func (d *drafting) argument(f *file, name string, at, depth int) string {
+	header := f.function(at)
+	if header < 0 || depth > 3 {
+		return ""
+	}
+	def, _ := f.Definition(f.Statements[header])
+	if def.Open < 0 || !slices.ContainsFunc(f.Args(def.Open), func(p python.Arg) bool {
+		return p.Name == name || p.Name == "" && f.Is(p.First, name)
+	}) {
+		return ""
+	}
+	for _, g := range d.files {
+		for i, s := range g.Statements {
+			for _, c := range g.Calls(s.Range) {
+				a, ok := python.Keyword(g.Args(c.Open), name)
+				if by := lastPart(c.Name); ok && (by == def.Name || by == "dict" || by == "update") {
+					return d.behind(g, a.Range, i, depth+1)
+				}
+			}
+		}
+	}
+	return ""
 }
 
 var key = lazy.MustCompile(`\[['"](\w+)['"]\]`)

@@ -132,6 +132,7 @@ type drafting struct {
 
 	saves     []save
 	searched  bool // for saves
+	cleared   bool // what an attempt that starts over finds in its way is drafted
 	savedHint entry
 }
 

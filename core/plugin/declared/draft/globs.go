@@ -2,6 +2,7 @@ package draft
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/python"
@@ -277,7 +278,8 @@ type passing struct {
 }
 
 // passed is the path that the calls of a function give its parameter: of several the first that is no best state and
-// can be read. What is given by a number is a number in all: its name as a word is another state.
+// can be read. What is given by a number is a number in all: its name as a word is another state. Where a dictionary may give
+// it, its default is not what it has.
 func (d *drafting) passed(p passing, depth int) (string, bool) {
 	given, computed := false, ""
 	for _, one := range d.callsOf(p.function) {
@@ -289,6 +291,13 @@ func (d *drafting) passed(p passing, depth int) (string, bool) {
 		a, ok := python.Keyword(args, p.name)
 		if k := p.position; !ok && k >= 0 && k < len(args) && args[k].Name == "" && args[k].Stars == 0 {
 			a, ok = args[k], true
+		}
+		if !ok && slices.ContainsFunc(args, func(a python.Arg) bool { return a.Stars == 2 }) { // train(**config)
+			if o, ok := d.option(p.name); ok {
+				return d.named(o), true
+			}
+			given, computed = true, cond(computed == "[0-9]*", computed, "*")
+			continue
 		}
 		if !ok {
 			continue

@@ -124,7 +124,7 @@ func (d *drafting) handOn(r *reading) (more bool) {
 						continue
 					}
 					if a.Name != "" {
-						if d.defines(lastPart(c.Name)) || lastPart(c.Name) == "dict" || lastPart(c.Name) == "partial" {
+						if d.defines(lastPart(c.Name)) || slices.Contains([]string{"dict", "update", "partial"}, lastPart(c.Name)) {
 							add(a.Name)
 						}
 						continue

@@ -146,6 +146,88 @@ if __name__ == "__main__":
     main()
 `, "train.py --batch=32 --batch-gpu=8", []string{`micro-batch: --batch-gpu  # likely`,
 		`global-batch: --batch  # sure: train.py:9`, `!per: `}},
+	"a whole batch that another function is given": {`import click, torch
+def fit(out=".", whole=512, per_card=None, **more):
+    here = whole // world()
+    n_accumulation = here // per_card
+    loader = DataLoader(data, batch_size=per_card)
+    for tick in range(9):
+        torch.save(dict(net=net, optimizer=opt.state_dict()), os.path.join(out, f"full-{tick:06d}.pt"))
+@click.command()
+@click.option('--batch', help='Total batch size', type=int, default=512)
+@click.option('--batch-gpu', help='Limit batch size per GPU', type=int)
+@click.option('--resume', help='From a state', type=str)
+def main(**kwargs):
+    opts = Easy(kwargs)
+    c = Easy()
+    c.update(whole=opts.batch, per_card=opts.batch_gpu)
+    c.out = os.path.join("runs", stamp())
+    opt.load_state_dict(torch.load(opts.resume))
+    fit(**c)
+if __name__ == "__main__":
+    main()
+`, "train.py", []string{`micro-batch: --batch-gpu  # sure: train.py:5`, `global-batch: --batch  # sure: train.py:4`,
+		`# resume: {--resume: '*/full-*.pt'}`, `!resume: `}},
+	"a state that it finds by itself": {`import argparse, torch, os, glob
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--resume", default="")
+args = p.parse_args()
+def find(args):
+    if not args.resume:
+        numbers = [int(q.split("-")[-1][:-3]) for q in glob.glob(os.path.join(args.out, "state-*.pt"))]
+        if numbers:
+            args.resume = os.path.join(args.out, "state-%d.pt" % max(numbers))
+    s = torch.load(args.resume)
+    optimizer.load_state_dict(s["optimizer"])
+find(args)
+for epoch in range(9):
+    torch.save({"model": m, "optimizer": o}, os.path.join(args.out, "state-%d.pt" % epoch))
+`, "train.py", []string{`resume: {--resume: '{out}/state-[0-9]*.pt'}`, `clear: ['{out}/state-[0-9]*.pt']  # sure: train.py:9`}},
+	"a state that it is told": {`import argparse, torch, os, glob
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+p.add_argument("--resume", default="")
+args = p.parse_args()
+images = glob.glob("data/*")
+def read(args):
+    args.resume = os.path.expanduser(args.resume)
+    s = torch.load(args.resume)
+    optimizer.load_state_dict(s["optimizer"])
+read(args)
+for epoch in range(9):
+    torch.save({"model": m, "optimizer": o}, os.path.join(args.out, "state-%d.pt" % epoch))
+`, "train.py", []string{`resume: {--resume: '{out}/state-[0-9]*.pt'}`, `!clear: `}},
+	"steps in groups of what is no setting": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+a = p.parse_args()
+for done, x in enumerate(loader):
+    f(x).backward()
+    if done % hyper["parts"] == 0:
+        optimizer.step()
+`, "train.py", []string{`# train.py:8 steps the optimizer after every hyper["parts"] passes`, `!seems to have no gradient`}},
+	"a report every some steps": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+a = p.parse_args()
+for done, x in enumerate(loader):
+    f(x).backward()
+    optimizer.step()
+    if done % hyper["parts"] == 0:
+        print(done)
+        scheduler.step()
+`, "train.py", []string{`# the program seems to have no gradient accumulation`}},
+	"a backward pass in a library": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+a = p.parse_args()
+for x in loader:
+    optimizer.zero_grad()
+    scaler(f(x), optimizer)
+`, "train.py", []string{`# no setting of a gradient accumulation was found, but the backward pass is`}},
 	"a bound in tokens that is typed": {`import argparse
 p = argparse.ArgumentParser()
 p.add_argument("--max-tokens", type=int, default=None, help="maximum number of tokens in a batch")

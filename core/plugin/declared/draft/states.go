@@ -265,10 +265,43 @@ func (d *drafting) resume(r *setting, glob, where string) {
 	default:
 		d.add(where, "resume: {%s: %s}", r.key, quoted(glob))
 	}
+	if at := d.searches(r); at != "" {
+		d.cleared = true
+		d.add(sure+at+" looks for the newest state by itself; an attempt that starts over is to find none", "clear: [%s]",
+			quoted(glob))
+	}
 	if _, trains := d.trainer(); trains && r.How == options.HF {
 		d.add(sure+"before 5.2 the Trainer takes the micro-batch of the saved state", "resume-needs: {transformers: '5.2'}")
 	}
 }
+
+// searches is where the program gives its option to resume the newest state that it finds by itself, or "".
+func (d *drafting) searches(r *setting) string {
+	own := word(r)
+	for _, f := range d.files {
+		for i, s := range f.Statements {
+			a, ok := f.Assigns(s)
+			if !ok || !strings.Contains(a.Name, ".") || !own.MatchString(a.Name) || !d.reached()[f][i] {
+				continue
+			}
+			from, to := 0, len(f.Statements)
+			if header := f.function(i); header >= 0 {
+				from, to = f.Block(header)
+			}
+			for j := from; j < min(i+1, to); j++ {
+				for _, c := range f.Calls(f.Statements[j].Range) {
+					if name := lastPart(c.Name); searching.MatchString(name) && f.function(j) == f.function(i) {
+						return d.place(f, c.First)
+					}
+				}
+			}
+		}
+	}
+	return ""
+}
+
+var searching = lazy.MustCompile(`(?i)^(i?glob|listdir|scandir|rglob|iterdir)$|^(auto_resume|(find|get)_\w*(latest|last|newest))\w*$|` +
+	`^(latest|last|newest)_(checkpoint|ckpt|state)\w*$`)
 
 // addValues adds the places that paths name.
 func (d *drafting) addValues() {
@@ -452,6 +485,9 @@ var refuses = lazy.MustCompile(`\b(raise|sys\.exit|exit|quit|assert)\b`)
 
 // clear drafts what an attempt that starts over finds in its way: a folder that the program refuses to use again.
 func (d *drafting) clear() {
+	if d.cleared {
+		return
+	}
 	for _, f := range d.files {
 		for i, s := range f.Statements {
 			text := f.Of(s.Range)
