@@ -23,8 +23,10 @@ type Place struct {
 type Course struct {
 	Stream string `json:"stream,omitempty"`
 	Total  int64  `json:"total,omitempty"` // 0: it prints none
-	First  Place  `json:"first"`           // the first report of a step that was trained
-	Last   Place  `json:"last"`
+	// Bar is to what a progress bar counts of which Total is not read: that of an evaluation may look the same.
+	Bar   int64 `json:"bar,omitempty"`
+	First Place `json:"first"` // the first report of a step that was trained
+	Last  Place `json:"last"`
 	// Gap is the most that lay between two reports; 0 if there was only one.
 	Gap int64 `json:"gap,omitempty"`
 	// Falls: the count began again within an attempt, so that it is that of an epoch.
@@ -108,7 +110,10 @@ func (c *Courses) step(e oom.Event, at time.Time) {
 	if !trained && (e.Iteration == 0 || untrained.MatchString(e.Line.Text)) {
 		return // a bar shows 0 before training begins
 	}
-	i := slices.IndexFunc(c.all, func(o Course) bool { return o.Stream == e.Line.Stream && o.Total == e.Total })
+	bar := barOf(e)
+	i := slices.IndexFunc(c.all, func(o Course) bool {
+		return o.Stream == e.Line.Stream && o.Total == e.Total && o.Bar == bar
+	})
 	here := Place{Iteration: e.Iteration}
 	if m := epochOf.FindStringSubmatch(e.Line.Text); m != nil {
 		if n, err := strconv.ParseInt(m[1], 10, 64); err == nil {
@@ -117,13 +122,29 @@ func (c *Courses) step(e oom.Event, at time.Time) {
 	}
 	if i < 0 {
 		if len(c.all) < maxCourses {
-			c.all = append(c.all, Course{Stream: e.Line.Stream, Total: e.Total, First: here, Last: here,
+			c.all = append(c.all, Course{Stream: e.Line.Stream, Total: e.Total, Bar: bar, First: here, Last: here,
 				Figures: trained,
 				marks:   []mark{{e.Iteration, at}}})
 		}
 		return
 	}
 	c.all[i].add(here, trained, at)
+}
+
+// ofBar is the count of a progress bar, "3/10 [".
+var ofBar = lazy.MustCompile(`\b(\d+)/(\d+) \[`)
+
+// barOf is to what the bar of a report counts, if its sign does not read that; else 0.
+func barOf(e oom.Event) int64 {
+	if e.Total > 0 {
+		return 0
+	}
+	m := ofBar.FindStringSubmatch(e.Line.Text)
+	if m == nil || m[1] != strconv.FormatInt(e.Iteration, 10) {
+		return 0
+	}
+	n, _ := strconv.ParseInt(m[2], 10, 64)
+	return n
 }
 
 // add takes a further report. What came before the first one with figures was not trained, such as steps that are

@@ -79,6 +79,9 @@ func (s *State) FollowedBy(now []Course, scale float64) Resumption {
 		return notChecked("it is not known at which step the program saved the state")
 	}
 	out := notChecked("the program printed nothing before that could be compared")
+	if s.At[0].Bar > 0 || now[0].Bar > 0 {
+		return s.byBar(now, scale)
+	}
 	if a := s.beside(c, len(now)); a != nil {
 		out = s.compare(a, c, scale)
 	}
@@ -91,6 +94,29 @@ func (s *State) FollowedBy(now []Course, scale float64) Resumption {
 	}
 	return out
 }
+
+// byBar compares the bars that came first, before and after: those of the training. A bar that began later may be of an
+// evaluation. A counter that is no bar shows a resume as ever.
+func (s *State) byBar(now []Course, scale float64) Resumption {
+	a, c := &s.At[0], &now[0]
+	out := notChecked("the program counts in several bars")
+	if (a.Bar > 0) == (c.Bar > 0) && a.Stream == c.Stream {
+		out = s.compare(a, c, scale)
+	}
+	for i := range now {
+		if c := &now[i]; c.Bar == 0 && out.State != Resumed {
+			if a := s.beside(c, len(now)); a != nil && a.Bar == 0 {
+				if other := s.compare(a, c, scale); other.State == Resumed || out.State == NotChecked {
+					out = other
+				}
+			}
+		}
+	}
+	return out
+}
+
+// to is to what a counter counts, 0 if that is not known.
+func (c *Course) to() int64 { return max(c.Total, c.Bar) }
 
 // beside returns the course of the saving attempt that is the same counter as c, which is one of n; nil if none is.
 func (s *State) beside(c *Course, n int) *Course {
@@ -111,7 +137,7 @@ func (s *State) beside(c *Course, n int) *Course {
 // compare compares one counter before and after a resume.
 func (s *State) compare(a, c *Course, scale float64) Resumption {
 	switch {
-	case s.Exact && a.Total > 0 && a.Last.Iteration >= a.Total:
+	case (s.Exact || a.Bar > 0) && a.to() > 0 && a.Last.Iteration >= a.to():
 		return notChecked("the count had come to its end when the state was saved")
 	case a.First.Epoch != nil && a.Last.Epoch != nil && c.First.Epoch != nil && !a.isEpoch() && (a.Falls || c.Falls ||
 		*a.First.Epoch == *a.Last.Epoch):
@@ -126,11 +152,11 @@ func (s *State) compare(a, c *Course, scale float64) Resumption {
 	if scale > 0 {
 		at = int64(float64(at) * scale)
 	}
-	if a.Total > 0 && c.Total > 0 && scale == 1 && c.Total != a.Total {
-		if left := a.Total - at; c.Total >= left-1 && c.Total <= left+1 {
+	if a.to() > 0 && c.to() > 0 && scale == 1 && c.to() != a.to() {
+		if left := a.to() - at; c.to() >= left-1 && c.to() <= left+1 {
 			return Resumption{State: Resumed, First: c.First.Iteration, Saved: shown} // it counts what is left
 		}
-		return notChecked(fmt.Sprintf("the program counts to %d now, and counted to %d", c.Total, a.Total))
+		return notChecked(fmt.Sprintf("the program counts to %d now, and counted to %d", c.to(), a.to()))
 	}
 	return s.atStep(a, c, at, shown)
 }

@@ -18,6 +18,7 @@ func printed(t *testing.T, lines string, pace time.Duration) *Courses {
 		{Kind: job.Progress, Pattern: `\b(?:step|iter|it) \[?(?P<iteration>\d+)(?:/(?P<total>\d+))?`},
 		{Kind: job.Progress, Pattern: `\| (?P<iteration>\d+)/(?P<total>\d+) \[`},
 		{Kind: job.Progress, Pattern: `^epoch (?P<iteration>\d+) done`},
+		{Kind: job.Progress, Pattern: `^ *\d+% (?P<iteration>\d+)/\d+ \[`},
 		{Kind: job.SavedState, Pattern: `^saved (?P<path>\S+)`},
 	}})
 	if err != nil {
@@ -55,6 +56,9 @@ func steps(format string, from, to int) string {
 // A restart is reported where the program's own count shows it, and nowhere else.
 func TestFollowedBy(t *testing.T) {
 	loss, bar := "step %d/30 loss 0.5", "-| %d/30 [00:01<00:30, 1.00s/it]"
+	// bars whose total is not read, with an evaluation's after every five steps
+	untold := func(from, to, of int) string { return steps("-1%% %d/"+fmt.Sprint(of)+" [00:01<00:30]", from, to) }
+	evaluated := untold(1, 5, 30) + "; " + untold(1, 7, 7) + "; " + untold(6, 10, 30) + "; " + untold(1, 7, 7)
 	saved := steps(loss, 1, 10) + "; saved out/0010.pt; " + steps(loss, 11, 12)
 	at := func(n string) State { return State{Path: "/w/out/" + n} }
 	for name, tt := range map[string]struct {
@@ -135,6 +139,23 @@ func TestFollowedBy(t *testing.T) {
 			"; step 11/30 loss 1", Resumed, 11, 10},
 		"an evaluation's bar as well": {steps(bar, 1, 10) + "; -| 5/5 [00:01<00:00]; saved out/10.pt",
 			at("10.pt"), "-| 1/5 [00:01<00:00]; -| 11/30 [00:01<00:30]", Resumed, 11, 10},
+		"beside an evaluation's": {evaluated + "; saved out/10.pt", at("10.pt"), untold(11, 15, 30) + "; " +
+			untold(1, 7, 7), Resumed, 11, 10},
+		"beside it, from the beginning": {evaluated + "; saved out/10.pt", at("10.pt"), evaluated, Restarted, 1, 10},
+		"beside it, not reported": {evaluated + "; " + untold(11, 12, 30), at("checkpoint-10"), evaluated,
+			Restarted, 1, 10},
+		"an evaluation's first": {evaluated + "; saved out/10.pt", at("10.pt"), untold(1, 7, 7) + "; " +
+			untold(11, 12, 30), NotChecked, 0, 0},
+		"an evaluation's, cut off": {untold(1, 10, 30) + "; " + untold(1, 500, 900), at("checkpoint-10"),
+			untold(1, 400, 900), NotChecked, 0, 0},
+		"what is left, untold": {untold(1, 10, 30) + "; saved out/10.pt", at("10.pt"), untold(1, 5, 20), Resumed, 1, 10},
+		"passed over, untold": {untold(1, 10, 30) + "; saved out/10.pt", at("10.pt"),
+			steps("-fast 1%% %d/30 [00:01<00:30]", 1, 10) + "; " + untold(11, 14, 30), NotChecked, 0, 0},
+		"an epoch's, untold": {untold(1, 9, 9) + "; " + untold(1, 9, 9) + "; saved out/2.pt", at("2.pt"),
+			untold(1, 9, 9), NotChecked, 0, 0},
+		"an epoch's, ended": {untold(1, 9, 9) + "; saved out/2.pt", at("2.pt"), untold(1, 9, 9), NotChecked, 0, 0},
+		"a log beside a bar": {untold(1, 10, 30) + "; " + steps("step %d loss 1", 1, 10) + "; saved out/10.pt",
+			at("10.pt"), untold(1, 4, 40) + "; " + steps("step %d loss 1", 1, 4), Restarted, 1, 10},
 	} {
 		before := printed(t, tt.before, time.Second)
 		before.Placed(&tt.state)

@@ -12,6 +12,8 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/python"
+	"github.com/launch-ml/launch/core/python/options"
 )
 
 // slower is the expected slowdown of a rung whose author gives none.
@@ -217,7 +219,7 @@ func (r *reading) ownRung(g rung) (rg ladder.Rung, ok bool, err error) {
 		if s.known && same(s.value, a.value.any) {
 			continue
 		}
-		if s.change == nil {
+		if s.change == nil || !s.set && r.refuses(a.place) {
 			return rg, false, nil
 		}
 		knob := g.Name
@@ -233,6 +235,65 @@ func (r *reading) ownRung(g rung) (rg ladder.Rung, ok bool, err error) {
 		}
 	}
 	return rg, len(rg.Edits) > 0, nil
+}
+
+// refuses reports whether the program has no such option, by its own parser: it would end with an error. That is only
+// known where all of its options were read, and the micro-batch is one of them.
+func (r *reading) refuses(p place) bool {
+	list := r.prog.settings()
+	if r.Micro == nil || len(list.Unread) > 0 || list.Cut || slices.ContainsFunc(list.Files, func(s python.Source) bool {
+		return s.Names("parse_known_args")
+	}) || handsOn(list.Files) {
+		return false
+	}
+	own := func(p place) bool {
+		return slices.ContainsFunc(p.names, func(n string) bool {
+			o, ok := list.Lookup(n)
+			return ok && o.How == options.Argparse
+		})
+	}
+	all := p.each()
+	return slices.ContainsFunc(r.Micro.each(), own) && !slices.ContainsFunc(all, func(one place) bool {
+		return own(one) || !one.option() || one.pair || one.path != ""
+	})
+}
+
+// handsOn reports whether a parser gets options where nothing was read: by a function of a library, or from a parent.
+func handsOn(files []python.Source) bool {
+	defined := map[string]bool{}
+	var all []*python.Syntax
+	for _, f := range files {
+		x := f.Syntax()
+		all = append(all, x)
+		for _, st := range x.Statements {
+			if d, ok := x.Definition(st); ok {
+				defined[d.Name] = true
+			}
+		}
+	}
+	for _, x := range all {
+		parsers := map[string]bool{}
+		for _, st := range x.Statements {
+			if a, ok := x.Assigns(st); ok && strings.HasSuffix(x.Of(a.Value), ")") && x.Find(a.Value, "(") >= 0 {
+				call := x.Of(a.Value)
+				parsers[a.Name] = parsers[a.Name] || strings.Contains(call, "ArgumentParser(") ||
+					strings.Contains(call, ".add_parser(") || strings.Contains(call, ".add_argument_group(")
+			}
+		}
+		for _, st := range x.Statements {
+			for _, c := range x.Calls(st.Range) {
+				args := x.Args(c.Open)
+				if _, ok := python.Keyword(args, "parents"); ok {
+					return true
+				}
+				gets := slices.ContainsFunc(args, func(a python.Arg) bool { return parsers[x.Of(a.Range)] })
+				if gets && !defined[c.Name[strings.LastIndexByte(c.Name, '.')+1:]] {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // assignments are the settings of a rung.

@@ -106,3 +106,32 @@ func TestLadders(t *testing.T) {
 		})
 	}
 }
+
+// A rung by an option that the program's own parser does not have is none: the program would end with an error.
+func TestRungsOfOptions(t *testing.T) {
+	const parser = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--size', type=int)\n"
+	const offered = "training: saves memory (speed): --size 4 --remat"
+	for name, tt := range map[string]struct{ script, want string }{
+		"not its own":     {parser + "p.parse_args()\n", "training:"},
+		"its own":         {parser + "p.add_argument('--remat', action='store_true')\np.parse_args()\n", offered},
+		"a library's":     {parser + "lib.add_args(p)\np.parse_args()\n", offered},
+		"of the rest":     {parser + "a, rest = p.parse_known_args()\n", offered},
+		"nothing is read": {"train(sys.argv)\n", offered},
+	} {
+		j, set := planned(t, try{map[string]string{"train.py": tt.script}, "python train.py --size 4", 0}.in(t,
+			"script: train.py\nmicro-batch: --size\n"+
+				"rungs: [{name: saves memory, at: {at: --remat, takes: nothing}, to: true, cost: speed}]\n"))
+		got := ""
+		for _, l := range set.Phases {
+			got = l.Phase + ":"
+			for _, r := range l.Rungs {
+				if r.Name == "saves memory" {
+					got += sprint(" ", r.Name, " (", r.Cost, "): ", made(t, j, r.Edits))
+				}
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}

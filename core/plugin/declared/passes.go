@@ -196,10 +196,12 @@ func effects(files []python.Source, micro, accumulation []string) (found []effec
 			s.rates(x, slices.Clone(micro))
 		}
 		if accumulates {
+			blocks := groupers(x)
 			groups = groups || s.groups(x)
-			s.schedules(x)
-			s.lengths(x, micro)
+			s.schedules(x, blocks)
+			s.lengths(x, micro, blocks)
 			s.counts(x)
+			s.ofBlocks(x, blocks)
 			s.undivided(x)
 			s.partial(x)
 		}
@@ -627,11 +629,14 @@ var (
 )
 
 // schedules finds a scheduler that advances with every pass, beside an optimizer that does not.
-func (s *splitReader) schedules(x *python.Syntax) {
+func (s *splitReader) schedules(x *python.Syntax, blocks map[int]int) {
 	if !x.Names("step") && !x.Names("step_update") {
 		return
 	}
 	stepping := map[int]bool{} // loops in which the optimizer waits for the accumulation
+	for l := range blocks {
+		stepping[l] = true
+	}
 	for i, st := range x.Statements {
 		if _, ok := stepsOf(x, optimizer, st); ok {
 			if l := loop(x, i); l >= 0 && s.guarded(x, i, l) {
@@ -641,7 +646,7 @@ func (s *splitReader) schedules(x *python.Syntax) {
 	}
 	for i, st := range x.Statements {
 		c, ok := stepsOf(x, scheduler, st)
-		if l := loop(x, i); ok && l >= 0 && stepping[l] && !s.guarded(x, i, l) {
+		if l := loop(x, i); ok && l >= 0 && stepping[l] && !s.waiting(x, i, l, c, blocks) {
 			s.add(x, i, c.First, ladder.Recipe,
 				"the learning rate's schedule advances with every forward pass, not with every optimizer step")
 		}
@@ -732,6 +737,9 @@ func (s *splitReader) divided(f python.Source) bool {
 func stepsOf(x *python.Syntax, whose *lazy.Regexp, st python.Statement) (python.Call, bool) {
 	for _, c := range x.Calls(st.Range) {
 		i := strings.LastIndexByte(c.Name, '.')
+		if whose == scheduler && len(x.Args(c.Open)) > 1 { // of a diffusion: step(noise, time, sample)
+			continue
+		}
 		if i > 0 && (c.Name[i:] == ".step" || c.Name[i:] == ".step_update") && whose.MatchString(c.Name[:i]) ||
 			whose == optimizer && i > 0 && c.Name[i:] == ".step" && whose.MatchString(x.Of(x.Inside(c.Open))) {
 			return c, true
@@ -747,12 +755,12 @@ var (
 
 // lengths finds a schedule that is as long as the passes, and advances with the optimizer's steps: with more passes for
 // each of them it ends later, or never.
-func (s *splitReader) lengths(x *python.Syntax, micro []string) {
+func (s *splitReader) lengths(x *python.Syntax, micro []string, blocks map[int]int) {
 	waits := false
 	for i, st := range x.Statements {
 		c, ok := stepsOf(x, scheduler, st)
 		l := loop(x, i)
-		waits = waits || ok && l >= 0 && x.Inside(c.Open).Empty() && s.guarded(x, i, l)
+		waits = waits || ok && l >= 0 && x.Inside(c.Open).Empty() && s.waiting(x, i, l, c, blocks)
 	}
 	if !waits {
 		return
@@ -775,6 +783,7 @@ func (s *splitReader) lengths(x *python.Syntax, micro []string) {
 			if !lasting.MatchString(c.Name[strings.LastIndexByte(c.Name, '.')+1:]) {
 				continue
 			}
+			s.grown(x, i, c)
 			for _, a := range x.Args(c.Open) {
 				if s.counting(x, a.Range, passes, micro) {
 					s.add(x, i, c.First, ladder.Recipe,
@@ -848,9 +857,14 @@ var (
 		`(steps?|iters?|iterations|updates)|^steps|^iters`)
 )
 
+const (
+	countsPasses = "its number of steps counts forward passes, so it makes fewer optimizer updates"
+	partialGroup = "the last micro-batches of an epoch may be a partial group, which weighs otherwise or is dropped"
+)
+
 // counts finds a training whose length counts passes: with more of them for each optimizer step it makes fewer steps.
 func (s *splitReader) counts(x *python.Syntax) {
-	const why = "its number of steps counts forward passes, so it makes fewer optimizer updates"
+	const why = countsPasses
 	for i, st := range x.Statements {
 		at, modulo, ok := s.grouped(x, st.Range)
 		if !ok || !modulo {
@@ -913,9 +927,14 @@ func (s *splitReader) stopsAt(x *python.Syntax, l int, counter string) bool {
 			continue
 		}
 		compares := x.Find(r, ">=") >= 0 || x.Find(r, ">") >= 0 || x.Find(r, "==") >= 0
-		ends := strings.HasSuffix(x.Of(r), "break") || strings.HasSuffix(x.Of(r), "return") ||
-			i+1 < to && (x.Is(x.Statements[i+1].First, "break") || x.Is(x.Statements[i+1].First, "return"))
-		bounded := slices.ContainsFunc(words(x, r), limit.MatchString)
+		ends := strings.HasSuffix(x.Of(r), "break") || strings.HasSuffix(x.Of(r), "return")
+		for j := i + 1; j < to && !ends; j++ { // of its own block, whatever else stands there
+			first := x.Statements[j].First
+			ends = x.Statements[j].In == i && (x.Is(first, "break") || x.Is(first, "return"))
+		}
+		bounded := slices.ContainsFunc(words(x, r), func(w string) bool {
+			return limit.MatchString(w) || ending.MatchString(w)
+		})
 		if compares && ends && bounded {
 			return true
 		}
@@ -950,8 +969,7 @@ func (s *splitReader) partial(x *python.Syntax) {
 		}
 		if r := x.Statements[l].Range; (x.Is(r.First, "for") || x.Is(r.First, "while")) && data.MatchString(x.Of(r)) &&
 			!s.accumulated(x, r) {
-			s.add(x, i, at, ladder.Numerics,
-				"the last micro-batches of an epoch may be a partial group, which weighs otherwise or is dropped")
+			s.add(x, i, at, ladder.Numerics, partialGroup)
 		}
 	}
 }

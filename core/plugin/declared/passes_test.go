@@ -39,6 +39,10 @@ func TestEffects(t *testing.T) {
 	const steps = "recipe: its number of steps counts forward passes, so it makes fewer optimizer updates"
 	const long = "recipe: the learning rate's schedule is as long as the forward passes, and advances with the " +
 		"optimizer steps"
+	const every = "recipe: the learning rate's schedule advances with every forward pass, not with every optimizer step"
+	const warm = "recipe: the learning rate's schedule grows with the accumulation, and advances with the optimizer steps"
+	const block = "a = Accelerator(accum)\nopt, lr_sched, loader = a.prepare(opt, lr_sched, loader)\n"
+	const body = "for x in loader:\n    with a.accumulate(net):\n        a.backward(f(x))\n        opt.step()\n"
 	const grows = "recipe: its loss is not divided by the number of passes of a step, so that the gradients grow with it"
 	for name, tt := range map[string]struct{ source, want string }{
 		// a learning rate of the micro-batch
@@ -128,6 +132,28 @@ func TestEffects(t *testing.T) {
 			"    if it >= args.max_steps:\n        break\n", grouped + " (t.py:4)"},
 		"passes in a step": {"for it in range(max_iters):\n    for micro in range(args.accum):\n        " +
 			"(f() / args.accum).backward()\n    opt.step()\n", ""},
+
+		// accelerate's blocks
+		"a block":                     {block + body + "        lr_sched.step()\n", grouped + " (t.py:4)"},
+		"a block, not prepared":       {"opt = a.prepare(opt)\n" + body + "        lr_sched.step()\n", every + " (t.py:6)"},
+		"a block, prepared elsewhere": {body + "        lr_sched.step()\n", grouped + " (t.py:2)"},
+		"a block, all prepared":       {"a.prepare(*all)\n" + body + "        lr_sched.step()\n", grouped + " (t.py:3)"},
+		"a block that waits itself": {"opt = a.prepare(opt)\n" + body + "        if a.sync_gradients:\n" +
+			"            lr_sched.step()\n", grouped + " (t.py:3)"},
+		"a diffusion's step": {"opt = a.prepare(opt)\n" + body + "        noise_scheduler.step(x, t, y)\n",
+			grouped + " (t.py:3)"},
+		"a block, as long as the passes": {block + "lr_sched = get_schedule(opt, len(loader) * epochs)\n" + body +
+			"        lr_sched.step()\n", long + " (t.py:3)"},
+		"a block, a grown warm-up": {block + "lr_sched = get_schedule(opt, warmup_steps=args.warm * args.accum)\n" + body +
+			"        lr_sched.step()\n", warm + " (t.py:3)"},
+		"a block to a limit": {block + body + "    step += 1\n    if step == args.end_step:\n" +
+			"        print(x)\n        break\n", steps + " (t.py:4)"},
+		"a block, steps to a limit": {block + body + "    if a.sync_gradients:\n        step += 1\n" +
+			"    if step == args.end_step:\n        break\n", grouped + " (t.py:4)"},
+		"a range of blocks": {"for i in range(args.steps):\n    with a.accumulate(net):\n        opt.step()\n",
+			steps + " (t.py:2)"},
+		"blocks while": {"while it < max_steps:\n    with a.accumulate(net):\n        opt.step()\n    it += 1\n",
+			steps + " (t.py:2)"},
 
 		// gradients that grow with the passes
 		"not divided": {"for i, x in enumerate(loader):\n    f(x).backward()\n    if i % args.accum == 0:\n" +
