@@ -40,7 +40,6 @@ var builtins = []func() plugin.Plugin{
 
 func main() {
 	// Each of these returns at once unless this process was started as the keeper, as a plugin, or to ask the driver.
-	proc.KeeperMain()
 	host.ServeMain(builtins...)
 	nvml.ChildMain()
 

@@ -13,12 +13,10 @@ import (
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/plugin/host"
-	"github.com/launch-ml/launch/core/proc"
 )
 
 // The test binary is launch: as "launch" on the scripts' PATH, and as its keeper, its plugins and its view of the driver.
 func TestMain(m *testing.M) {
-	proc.KeeperMain()
 	host.ServeMain(builtins...)
 	nvml.ChildMain()
 	testscript.Main(m, map[string]func(){"launch": func() {

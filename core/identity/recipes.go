@@ -40,7 +40,7 @@ func wordsOf(args []string) (out []word) {
 			last = strings.TrimLeft(a, "-")
 		default:
 			out = append(out, word{last, strings.TrimPrefix(a, "@")}) // @FILE holds arguments
-			if output.MatchString(last) || written.MatchString(last) {
+			if last != "" && (output.MatchString(last) || written.MatchString(last)) {
 				last = "" // what follows an output is another argument
 			}
 		}

@@ -15,41 +15,49 @@ import (
 // A Regexp is a [regexp.Regexp] that is compiled when it is first used. It may be used from several goroutines.
 type Regexp struct {
 	source  string
-	once    sync.Once
+	compile sync.Once
 	re      *regexp.Regexp
-	literal string   // stands in every match
-	oneOf   []string // if there is no such text: one of these does; nil: it is not known
+	parse   sync.Once // to be parsed is a fourth of the work, and often enough
+	literal string    // stands in every match
+	oneOf   []string  // if there is no such text: one of these does; nil: it is not known
 }
 
 // MustCompile is regexp.MustCompile, which panics at the first use. The test of this package compiles all of them.
 func MustCompile(source string) *Regexp { return &Regexp{source: source} }
 
 func (r *Regexp) get() *regexp.Regexp {
-	r.once.Do(func() {
-		r.re = regexp.MustCompile(r.source)
+	r.compile.Do(func() { r.re = regexp.MustCompile(r.source) })
+	return r.re
+}
+
+func (r *Regexp) texts() {
+	r.parse.Do(func() {
 		if tree, err := syntax.Parse(r.source, syntax.Perl); err == nil {
 			if r.literal = literal(tree); r.literal == "" {
 				r.oneOf = oneOf(tree)
 			}
 		}
 	})
-	return r.re
 }
 
-// in returns s, or "" if s lacks the literal that every match contains, so that the regexp has nothing to search. Most
-// searches are of whole source files without a match, and a literal is found two orders of magnitude faster than a pattern.
+// may reports whether s has what every match contains, and may match. Most searches are of whole source files without a match, and
+// a literal is found two orders of magnitude faster than a pattern.
+func (r *Regexp) may(s string) bool {
+	r.texts()
+	return strings.Contains(s, r.literal) &&
+		(len(r.oneOf) == 0 || slices.ContainsFunc(r.oneOf, func(l string) bool { return strings.Contains(s, l) }))
+}
+
+// in returns s, or "" if s cannot match, so that the regexp has nothing to search.
 func (r *Regexp) in(s string) string {
-	if r.get(); !strings.Contains(s, r.literal) {
-		return ""
-	}
-	if len(r.oneOf) == 0 || slices.ContainsFunc(r.oneOf, func(l string) bool { return strings.Contains(s, l) }) {
+	if r.may(s) {
 		return s
 	}
 	return ""
 }
 
 func (r *Regexp) inBytes(b []byte) []byte {
-	if r.get(); r.literal == "" || bytes.Contains(b, []byte(r.literal)) {
+	if r.texts(); r.literal == "" || bytes.Contains(b, []byte(r.literal)) {
 		return b
 	}
 	return nil
@@ -116,7 +124,7 @@ func literal(re *syntax.Regexp) (longest string) {
 func (r *Regexp) String() string { return r.source }
 
 func (r *Regexp) Match(b []byte) bool                  { return r.get().Match(r.inBytes(b)) }
-func (r *Regexp) MatchString(s string) bool            { return r.get().MatchString(r.in(s)) }
+func (r *Regexp) MatchString(s string) bool            { return r.may(s) && r.get().MatchString(s) }
 func (r *Regexp) FindString(s string) string           { return r.get().FindString(r.in(s)) }
 func (r *Regexp) FindIndex(b []byte) []int             { return r.get().FindIndex(r.inBytes(b)) }
 func (r *Regexp) FindStringIndex(s string) []int       { return r.get().FindStringIndex(r.in(s)) }
@@ -145,8 +153,18 @@ func (r *Regexp) FindAllStringSubmatchIndex(s string, n int) [][]int {
 	return r.get().FindAllStringSubmatchIndex(r.in(s), n)
 }
 
-func (r *Regexp) ReplaceAll(b, with []byte) []byte       { return r.get().ReplaceAll(b, with) }
-func (r *Regexp) ReplaceAllString(s, with string) string { return r.get().ReplaceAllString(s, with) }
+func (r *Regexp) ReplaceAll(b, with []byte) []byte { return r.get().ReplaceAll(b, with) }
+
+func (r *Regexp) ReplaceAllString(s, with string) string {
+	if !r.may(s) {
+		return s
+	}
+	return r.get().ReplaceAllString(s, with)
+}
+
 func (r *Regexp) ReplaceAllStringFunc(s string, f func(string) string) string {
+	if !r.may(s) {
+		return s
+	}
 	return r.get().ReplaceAllStringFunc(s, f)
 }

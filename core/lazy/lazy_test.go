@@ -107,7 +107,7 @@ func TestLiteral(t *testing.T) {
 		`['"]--moco-k['"]`: "--moco-k", `\bautocast\(`: "autocast(", `(?m)^[^#\n]*\bkey\b`: "key", `x*`: "", `(?:long word)*z`: "z", `^$`: "", `ab(?i)cdef`: "ab", `(?:long){0,3}z`: "z",
 	} {
 		r := MustCompile(source)
-		if r.get(); r.literal != want {
+		if r.texts(); r.literal != want {
 			t.Errorf("%s: %q, want %q", source, r.literal, want)
 		}
 		re := regexp.MustCompile(source)

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+
+	"github.com/launch-ml/launch/core/proc/internal/keep"
 )
 
 // Family lists a process and its descendants, as far as each still has its parent: at most 1,000. It asks the kernel for the
@@ -37,7 +39,7 @@ func Within(pid int, is func(pid int) bool) (found int, ok bool) {
 		if is(pid) {
 			return pid, true
 		}
-		_, parent, ok := statOf(pid)
+		_, parent, ok := keep.StatOf(pid)
 		if !ok || parent <= 1 {
 			return 0, false
 		}

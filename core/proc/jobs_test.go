@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/launch-ml/launch/core/proc/internal/keep"
 )
 
 // settle lets every copy of a signal that is under way arrive, and then asks the program how many came. That nothing
@@ -16,7 +18,7 @@ import (
 func (s *screen) settle(pid int) {
 	s.t.Helper()
 	s.until("CAME")
-	time.Sleep(4 * patience)
+	time.Sleep(4 * keep.Patience)
 	if err := syscall.Kill(pid, syscall.SIGUSR1); err != nil {
 		s.t.Fatal(err)
 	}

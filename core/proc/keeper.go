@@ -5,21 +5,21 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
-)
 
-const keeperArg = "__keeper"
+	"github.com/launch-ml/launch/core/proc/internal/keep"
+)
 
 // A keeper is our end of a keeper process. Each serves one program. It can be had before there is anything to keep.
 type keeper struct {
 	sock int
 	pid  int
-	from chan message // what it says; closed when it is gone
+	from chan keep.Message // what it says; closed when it is gone
 
 	mu     sync.Mutex // of sends, and of closed
 	closed bool
@@ -38,9 +38,9 @@ type prepared struct {
 // Prepare starts a keeper for the next Run, in the background, so that the time it takes is not added. It may be called
 // at any time; if there is no next Run, it costs nothing but that.
 func Prepare() {
-	armour()
+	keep.Armour()
 	for _, s := range []syscall.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGTERM} {
-		if ignores(ignoredAtStart(), s) { // until there is a program, for which they may be
+		if keep.Ignores(ignoredAtStart(), s) { // until there is a program, for which they may be
 			signal.Ignore(s)
 		}
 	}
@@ -104,43 +104,43 @@ func newKeeper() (*keeper, error) {
 		}
 	}
 	files[0], files[1], files[2], files[pair[1]] = uintptr(null), uintptr(null), uintptr(null), uintptr(pair[1])
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{os.Args[0], keeperArg, strconv.Itoa(pair[1]), strconv.FormatUint(ignoredAtStart(), 16)},
+	pid, err := syscall.ForkExec("/proc/self/exe", keep.Args(os.Args[0], pair[1], ignoredAtStart()),
 		&syscall.ProcAttr{Env: os.Environ(), Files: files})
 	if err != nil {
 		unix.Close(pair[0])
 		return nil, &MeansError{"starting its keeper", fmt.Errorf("executing /proc/self/exe: %w", err)}
 	}
-	k := &keeper{sock: pair[0], pid: pid, from: make(chan message, 64)}
-	go receive(k.sock, k.from)
+	k := &keeper{sock: pair[0], pid: pid, from: make(chan keep.Message, 64)}
+	go keep.Receive(k.sock, k.from)
 	return k, nil
 }
 
-func (k *keeper) send(kind kind, b body, files ...int) error {
+func (k *keeper) send(kind keep.Kind, b keep.Body, files ...int) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.closed {
 		return os.ErrClosed
 	}
-	return send(k.sock, message{kind, b, files})
+	return keep.Send(k.sock, keep.Message{Kind: kind, Body: b, Files: files})
 }
 
 // start has the keeper start the program and returns its pid.
-func (k *keeper) start(o startOrder, files []int) (int, error) {
-	_ = k.send(msgStart, o.encode(), files...)
+func (k *keeper) start(o keep.StartOrder, files []int) (int, error) {
+	_ = k.send(keep.MsgStart, o.Encode(), files...)
 	begun := false
 	for m := range k.from {
-		switch m.kind {
-		case msgBegun:
+		switch m.Kind {
+		case keep.MsgBegun:
 			begun = true
-		case msgFailed:
-			switch errno := syscall.Errno(m.body.int()); errno {
+		case keep.MsgFailed:
+			switch errno := syscall.Errno(m.Body.Int()); errno {
 			case unix.EAGAIN, unix.ENOMEM, unix.EMFILE, unix.ENFILE: // there is one process and one file too many: ours
-				return 0, &MeansError{"starting " + o.args[0], errno}
+				return 0, &MeansError{"starting " + o.Args[0], errno}
 			default:
-				return 0, &StartError{o.args[0], errno}
+				return 0, &StartError{o.Args[0], errno}
 			}
 		default:
-			return int(m.body.int()), nil
+			return int(m.Body.Int()), nil
 		}
 	}
 	if !begun { // its own runtime could not start
@@ -156,32 +156,32 @@ var ErrKeeper = errors.New("launch's keeper was killed, and the program with it"
 // signal passes on that sig came. With matched, the keeper passes it to the program only if it did not get it itself: a
 // signal that both got was sent to a whole process group or tree, and the program has got it too.
 func (k *keeper) signal(sig syscall.Signal, group, matched bool) {
-	var b body
-	b.putInt(int64(sig))
-	b.putBool(group)
-	b.putBool(matched)
-	_ = k.send(msgSignal, b) // if the keeper is gone, k.from says so
+	var b keep.Body
+	b.PutInt(int64(sig))
+	b.PutBool(group)
+	b.PutBool(matched)
+	_ = k.send(keep.MsgSignal, b) // if the keeper is gone, k.from says so
 }
 
 func (k *keeper) foreground(yes bool) {
-	var b body
-	b.putBool(yes)
-	_ = k.send(msgForeground, b)
+	var b keep.Body
+	b.PutBool(yes)
+	_ = k.send(keep.MsgForeground, b)
 }
 
 func (k *keeper) raw(user int, before, now *unix.Termios, undo string) {
-	var b body
-	b.putString(termiosBytes(before))
-	b.putString(termiosBytes(now))
-	b.putString(undo)
-	_ = k.send(msgRaw, b, user)
+	var b keep.Body
+	b.PutTermios((*syscall.Termios)(unsafe.Pointer(before))) // the same, to two packages
+	b.PutTermios((*syscall.Termios)(unsafe.Pointer(now)))
+	b.PutText(undo)
+	_ = k.send(keep.MsgRaw, b, user)
 }
 
-func (k *keeper) kill() { _ = k.send(msgKill, nil) }
+func (k *keeper) kill() { _ = k.send(keep.MsgKill, nil) }
 
 // leave lets the keeper go, once, and hands it pairs of files to copy for those that the program left behind.
 func (k *keeper) leave(pairs []int) {
-	if k.send(msgLeave, nil, pairs...) == os.ErrClosed {
+	if k.send(keep.MsgLeave, nil, pairs...) == os.ErrClosed {
 		return
 	}
 	k.mu.Lock()

@@ -19,6 +19,7 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
+	"github.com/launch-ml/launch/core/proc/internal/keep"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -26,7 +27,6 @@ import (
 //
 //	proc.test __wrap [--tty|--no-tty] [--grace DURATION] [--limit BYTES] [--times N] -- COMMAND...
 func TestMain(m *testing.M) {
-	KeeperMain()
 	if len(os.Args) > 1 && os.Args[1] == "__wrap" {
 		wrap(os.Args[2:])
 	}
@@ -134,7 +134,7 @@ func newScreen(t *testing.T, args ...string) *screen {
 		}
 	}()
 	t.Cleanup(func() {
-		for _, pid := range descendants(s.cmd.Process.Pid, nil) {
+		for _, pid := range keep.Descendants(s.cmd.Process.Pid, nil) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
 		_ = s.cmd.Process.Kill()
@@ -237,7 +237,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 }
 
 func alive(pid int) bool {
-	state, _, ok := statOf(pid)
+	state, _, ok := keep.StatOf(pid)
 	return ok && state != 'Z' && state != 'X'
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/proc/internal/keep"
 )
 
 const (
@@ -111,7 +113,7 @@ func (c *copier) pass(p []byte) bool {
 	if c.screen != nil {
 		_, err = c.screen.Write(p)
 	} else {
-		err = writeAll(c.dst, p)
+		err = keep.WriteAll(c.dst, p)
 	}
 	c.deaf = err != nil
 	hungUp := errors.Is(err, unix.EIO) && isTerminal(c.dst)
@@ -172,23 +174,6 @@ func (c *copier) progress() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.at
-}
-
-// writeAll writes to a descriptor that others share: it may or may not block, and that is not ours to change.
-func writeAll(fd int, p []byte) error {
-	for len(p) > 0 {
-		n, err := unix.Write(fd, p)
-		switch {
-		case err == unix.EINTR:
-		case err == unix.EAGAIN:
-			_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, -1)
-		case err != nil:
-			return err
-		default:
-			p = p[n:]
-		}
-	}
-	return nil
 }
 
 // A waker is an eventfd that ends a wait for a file.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/launch-ml/launch/core/proc/internal/keep"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -305,7 +306,7 @@ func TestCancelled(t *testing.T) {
 func TestManyRunsLeaveNothing(t *testing.T) {
 	count := func() (goroutines, files, children int) {
 		list, _ := os.ReadDir("/proc/self/fd")
-		return runtime.NumGoroutine(), len(list), len(descendants(os.Getpid(), nil))
+		return runtime.NumGoroutine(), len(list), len(keep.Descendants(os.Getpid(), nil))
 	}
 	one := func(i int) {
 		s := Spec{Args: []string{"sh", "-c", "echo hi; echo ho >&2"}, TTY: Mode(i % 3), Tap: func(Stream, []byte) {}}

@@ -2,8 +2,8 @@
 //
 // Between this process and the program stands a keeper: this same executable, started again. It is the leader of the
 // pseudo-terminal's session, as a shell would be, so that job control inside is the kernel's own; it collects what the
-// program orphans, and when this process dies, for whatever reason, it kills all of it. A program that uses this package
-// therefore calls [KeeperMain] first in main.
+// program orphans, and when this process dies, for whatever reason, it kills all of it. A process of this executable that is started
+// as a keeper never comes to main: package keep, which this one imports, sees to it.
 //
 // The user and [Spec.Tap] both receive exactly the bytes that the program prints.
 //

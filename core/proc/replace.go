@@ -6,6 +6,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/proc/internal/keep"
 )
 
 // A MeansError says that launch lacks what it needs to run a program: processes, files. Nothing was started, and [Replace] can
@@ -40,7 +42,7 @@ func Replace(s Spec) error {
 			_ = unix.Setrlimit(unix.RLIMIT_DATA, &limit)
 		}
 	}
-	ignoring(ignoredAtStart(), nil, nil, func() {
+	keep.Ignoring(ignoredAtStart(), nil, nil, func() {
 		err = syscall.Exec(path, s.Args, s.Env)
 		if err == syscall.ENOEXEC { // a script without a first line, which shells and execvp give to sh
 			err = syscall.Exec("/bin/sh", append([]string{"sh", path}, s.Args[1:]...), s.Env)

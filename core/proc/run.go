@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/proc/internal/keep"
 )
 
 // An attempt is one running program, and the state of Run's loop.
@@ -32,7 +34,7 @@ type attempt struct {
 func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 	a := &attempt{spec: s, sigs: make(chan os.Signal, 256),
 		background: make(chan struct{}, 1), gone: make(chan struct{}, 1), again: make(chan struct{}, 1)}
-	armour()
+	keep.Armour()
 	defer catch(a.sigs)()
 	release := adopt()
 	defer release()
@@ -88,8 +90,8 @@ func run(ctx context.Context, s Spec, path string) (_ Exit, err error) {
 // start prepares the user's terminal for the program, and starts it.
 func (a *attempt) start(path string) error {
 	st := a.st
-	order := startOrder{path: path, args: a.spec.Args, env: a.spec.Env, dir: a.spec.Dir, limit: int64(a.spec.Limit),
-		control: st.ctl != nil, foreground: true}
+	order := keep.StartOrder{Path: path, Args: a.spec.Args, Env: a.spec.Env, Dir: a.spec.Dir, Limit: int64(a.spec.Limit),
+		Control: st.ctl != nil, Foreground: true}
 	files := st.files[:]
 	if st.ctl != nil {
 		files = append(files, st.ctl.slave)
@@ -101,7 +103,7 @@ func (a *attempt) start(path string) error {
 	a.share()
 	if st.user != nil {
 		a.enter()
-		order.foreground = a.front
+		order.Foreground = a.front
 	}
 	pid, err := a.k.start(order, files)
 	if err != nil {
@@ -180,11 +182,11 @@ func (a *attempt) loop(ctx context.Context) error {
 				a.takeUp() // the kernel has killed the program only
 				return ErrKeeper
 			}
-			switch m.kind {
-			case msgStopped:
-				a.stopped(syscall.Signal(m.body.int()))
-			case msgEnded:
-				a.ended(&m.body)
+			switch m.Kind {
+			case keep.MsgStopped:
+				a.stopped(syscall.Signal(m.Body.Int()))
+			case keep.MsgEnded:
+				a.ended(&m.Body)
 				return nil
 			}
 		case sig := <-a.sigs:
@@ -271,10 +273,10 @@ func (a *attempt) signal(sig syscall.Signal) {
 }
 
 // ended reads how the program ended.
-func (a *attempt) ended(b *body) {
-	status := syscall.WaitStatus(b.int())
-	a.exit.MaxRSS = bytes64(b.int())
-	a.exit.Left = b.bool()
+func (a *attempt) ended(b *keep.Body) {
+	status := syscall.WaitStatus(b.Int())
+	a.exit.MaxRSS = bytes64(b.Int())
+	a.exit.Left = b.Bool()
 	if status.Signaled() {
 		a.exit.Signal = status.Signal()
 	} else {
@@ -368,7 +370,7 @@ func (a *attempt) sweep() {
 	for {
 		select {
 		case m, ok := <-a.k.from:
-			if !ok || m.kind == msgKilled {
+			if !ok || m.Kind == keep.MsgKilled {
 				return
 			}
 		case <-limit:

@@ -2,13 +2,15 @@ package proc
 
 import (
 	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/proc/internal/keep"
 )
 
 // fdWriter writes to a descriptor.
 type fdWriter int
 
 func (f fdWriter) Write(p []byte) (int, error) {
-	if err := writeAll(int(f), p); err != nil {
+	if err := keep.WriteAll(int(f), p); err != nil {
 		return 0, err
 	}
 	return len(p), nil

@@ -12,6 +12,8 @@ import (
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/proc/internal/keep"
 )
 
 // inTerminal runs a script under wrap, in a screen.
@@ -167,11 +169,11 @@ while :; do sleep 1; done`)
 			pids := pidsIn(t, note, 5)
 			keeper := 0
 			for _, pid := range pids {
-				if cmd, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(cmd, []byte(keeperArg)) {
+				if cmd, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); bytes.Contains(cmd, []byte(keep.Word)) {
 					keeper = pid
 				}
 			}
-			_, launch, _ := statOf(keeper)
+			_, launch, _ := keep.StatOf(keeper)
 			if cmd, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", launch)); !bytes.Contains(cmd, []byte("__wrap")) {
 				t.Fatalf("the keeper's parent is %q", cmd)
 			}

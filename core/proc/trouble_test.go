@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/launch-ml/launch/core/proc/internal/keep"
 )
 
 // Output that cannot be written is reported, and the program meets it as a pipe that nobody reads.
@@ -121,13 +123,13 @@ func TestKilledKeeperLeavesNothing(t *testing.T) {
 
 // A keeper that cannot be started has run nothing, and the program can run in our place.
 func TestMeans(t *testing.T) {
-	if err := (&keeper{from: make(chan message), sock: -1}).send(msgKill, nil); err == nil {
+	if err := (&keeper{from: make(chan keep.Message), sock: -1}).send(keep.MsgKill, nil); err == nil {
 		t.Fatal("a message went nowhere")
 	}
-	k := &keeper{from: make(chan message), sock: -1}
+	k := &keeper{from: make(chan keep.Message), sock: -1}
 	close(k.from)
 	var none *MeansError
-	if _, err := k.start(startOrder{args: []string{"true"}}, nil); !errors.As(err, &none) {
+	if _, err := k.start(keep.StartOrder{Args: []string{"true"}}, nil); !errors.As(err, &none) {
 		t.Errorf("a keeper that died before it began: %v", err)
 	}
 }

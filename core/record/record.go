@@ -163,7 +163,7 @@ func (r *Record) Write(e Event) error {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
 	}
-	b, err := json.Marshal(e)
+	b, err := line(e)
 	if err != nil {
 		return fmt.Errorf("writing an event: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/launch-ml/launch/core/file"
 )
@@ -138,16 +140,35 @@ func (r *reader) lookup(name string) string {
 
 // Lookup returns the path of a program that is in one of the folders or on PATH, or "".
 func Lookup(name string, folders []string, path string) string {
+	what := strings.Join(append(slices.Clone(folders), path, name), "\x00")
+	lately.Lock()
+	defer lately.Unlock()
+	if lately.what == what && time.Since(lately.when) < time.Second && executable(lately.at) {
+		return lately.at
+	}
 	for _, dir := range slices.Concat(folders, filepath.SplitList(path)) {
 		if !filepath.IsAbs(dir) {
 			continue
 		}
-		at := filepath.Join(dir, name)
-		if info, err := os.Stat(at); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		if at := filepath.Join(dir, name); executable(at) {
+			lately.what, lately.at, lately.when = what, at, time.Now()
 			return at
 		}
 	}
 	return ""
+}
+
+// lately is the last program that was found: while launch starts, its parts ask for the same one half a dozen times, and all are to
+// speak of one.
+var lately struct {
+	sync.Mutex
+	what, at string
+	when     time.Time
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
 // oneLine shortens a word for a message.

@@ -58,7 +58,7 @@ type builder func(s Spec, a *args) (Network, error)
 
 var networks catalog[builder]
 
-// register enters names of traiNNer-redux's networks. Architecture files call it while the program starts; for the
+// register enters names of traiNNer-redux's networks. Architecture files call it in their entry; for the
 // classes of other projects they call networks.add and networks.share.
 func register(b builder, names ...string) { networks.add(Redux, b, names...) }
 

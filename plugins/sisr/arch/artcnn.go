@@ -7,7 +7,7 @@ import (
 )
 
 // ArtCNN: traiNNer/archs/artcnn_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	artcnn := func(filters, blocks int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := artCNN{
@@ -23,7 +23,7 @@ func init() {
 	register(artcnn(48, 5), "artcnn_r5f48")
 	register(artcnn(24, 8), "artcnn_r8f24")
 	register(artcnn(24, 3), "artcnn_r3f24")
-}
+})
 
 type artCNN struct{ inCh, scale, filters, blocks, kernel int64 }
 

@@ -9,7 +9,7 @@ import (
 
 // ATD (Zhang et al., 2024), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/ATD/__arch/atd_arch.py;
 // defaults in traiNNer/archs/atd_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	atd := func(img, dim int64, layers int, category, tokens, reduced, kernel, mlp int64, upsampler string) builder {
 		return func(s Spec, a *args) (Network, error) {
 			six := slices.Repeat([]int64{6}, layers)
@@ -34,7 +34,7 @@ func init() {
 	}
 	register(atd(96, 210, 6, 256, 128, 20, 5, 2, "pixelshuffle"), "atd")
 	register(atd(64, 48, 4, 128, 64, 8, 7, 1, "pixelshuffledirect"), "atd_light")
-}
+})
 
 // atd shares with SwinIR the convolution before a residual connection.
 type atd struct {

@@ -7,7 +7,7 @@ import (
 )
 
 // BasicSR's networks for images (basicsr/archs at 8d56e3a0), where their class is not traiNNer-redux's.
-func init() {
+var _ = entry(func() {
 	networks.share(BasicSR) // what is not listed is unknown
 	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
 		n := residual(s, a)
@@ -62,7 +62,7 @@ func init() {
 		four := []int64{6, 6, 6, 6}
 		return swinIR{img: 64, dim: 96, depths: four, heads: four, window: 7, mlp: 4, resi: "1conv"}.build(s, a)
 	}, "swinir")
-}
+})
 
 // upscale is the network's own argument for the scale. Its class has a default of its own, where a recipe without it
 // gets results of another size than its images; what such a recipe asks for is taken for meant.

@@ -10,7 +10,7 @@ import (
 // BasicVSR (Chan et al., 2021) with its SPyNet: basicsr/archs/basicvsr_arch.py and spynet_arch.py at 8d56e3a0. A
 // batch of clips (b, n, c, h, w) is (b, n·c, h, w) here, which is as many numbers, and so is what comes out: every
 // frame is compared.
-func init() {
+var _ = entry(func() {
 	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
 		n := basicVSR{feat: a.int("num_feat", 64), blocks: a.int("num_block", 15), frames: s.Frames}
 		a.ignore("spynet_path")
@@ -39,7 +39,7 @@ func init() {
 		}
 		return Network{InCh: 3 * n.frames, Forward: n.icon, Multiple: 4, MinLQ: spyMin}, nil
 	}, "iconvsr")
-}
+})
 
 type basicVSR struct {
 	feat, blocks, frames int64

@@ -10,7 +10,7 @@ import (
 // defaults: HAT (hat/archs/hat_arch.py at 1638a9a), DAT (basicsr/archs/dat_arch.py at 1645c64), RGT (rgt_arch.py at
 // 01b4379), SRFormer (srformer_arch.py at d0c2da6), ATD (atd_arch.py at d25fd84) and DRCT (drct/archs/DRCT_arch.py at
 // c0a8b51). All drop what they do not read.
-func init() {
+var _ = entry(func() {
 	four := func(n int64) []any { return []any{n, n, n, n} }
 	swin := map[string]any{
 		"embed_dim": int64(96), "depths": four(6), "num_heads": four(6), "window_size": int64(7), "mlp_ratio": int64(4),
@@ -48,7 +48,7 @@ func init() {
 	models.add(DAT, sr, "datmodel")
 	models.add(RGT, sr, "rgtmodel")
 	models.add(ATD, sr, "atdmodel")
-}
+})
 
 // alike is the builder of a class that computes what traiNNer-redux's of that name does, by defaults of its own. It has
 // an argument "upscale", and drops what it does not read; of the arguments in only, the formula has no other values.

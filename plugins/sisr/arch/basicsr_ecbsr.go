@@ -7,7 +7,7 @@ import (
 )
 
 // ECBSR (Zhang et al., 2021): basicsr/archs/ecbsr_arch.py at 8d56e3a0.
-func init() {
+var _ = entry(func() {
 	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
 		n := ecbsr{
 			in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), blocks: a.int("num_block", 4),
@@ -22,7 +22,7 @@ func init() {
 		}
 		return Network{InCh: n.in, Forward: n.forward}, nil
 	}, "ecbsr")
-}
+})
 
 type ecbsr struct {
 	in, out, blocks, feat, scale int64

@@ -8,7 +8,7 @@ import (
 
 // EDVR (Wang et al., 2019): basicsr/archs/edvr_arch.py at 8d56e3a0. A batch of clips (b, t, c, h, w) is (b, t·c, h,
 // w) here.
-func init() {
+var _ = entry(func() {
 	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
 		n := edvr{
 			residualNet: residualNet{in: a.int("num_in_ch", 3), feat: a.int("num_feat", 64)},
@@ -26,7 +26,7 @@ func init() {
 		}
 		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, Multiple: 4}, nil
 	}, "edvr")
-}
+})
 
 type edvr struct {
 	residualNet

@@ -10,7 +10,7 @@ import (
 )
 
 // BasicSR's losses (basicsr/losses/basic_loss.py at 8d56e3a0).
-func init() {
+var _ = entry(func() {
 	losses.share(BasicSR) // what is not listed is unknown
 	losses.add(BasicSR, reduced(l1Loss, (*nn.Tape).Abs), "l1loss")
 	losses.add(BasicSR, reduced(mseLoss, (*nn.Tape).Pow), "mseloss")
@@ -19,7 +19,7 @@ func init() {
 	}), "charbonnierloss")
 	losses.add(BasicSR, basicPerceptual, "perceptualloss")
 	losses.add(BasicSR, ldlLoss, "ldlloss") // of the section ldl_opt, for whose type it stands: see basicLoop.losses
-}
+})
 
 // reduced is weighted_loss: the mean, or the sum of what each makes of the difference.
 func reduced(mean lossFunc, each nn.Module) lossBuilder {

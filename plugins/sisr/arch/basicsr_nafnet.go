@@ -9,7 +9,7 @@ import (
 // NAFNet and its baseline (Chen et al., 2022) of their own project, megvii-research/NAFNet:
 // basicsr/models/archs/NAFNet_arch.py, Baseline_arch.py and local_arch.py at 2b4af71. NAFSSR, of two views, has no
 // formula.
-func init() {
+var _ = entry(func() {
 	build := func(local, baseline bool) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := nafNet{inCh: a.int("img_channel", 3), width: a.int("width", 16), middle: a.int("middle_blk_num", 1)}
@@ -56,7 +56,7 @@ func init() {
 	}, "psnrloss")
 	loop := basicLoop{sections: pixelSections}
 	models.add(NAFNet, model{record: loop.record, gradientsStay: true}, "imagerestorationmodel")
-}
+})
 
 // baselineBlock is BaselineBlock.
 func (n nafNet) baselineBlock(t *nn.Tape, inp nn.Tensor, pool nn.Module, dwExpand, ffnExpand int64) nn.Tensor {

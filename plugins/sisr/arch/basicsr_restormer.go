@@ -10,7 +10,7 @@ import (
 
 // Restormer (Zamir et al., 2022) of its own project, swz30/Restormer: basicsr/models/archs/restormer_arch.py at
 // df766d5. Its blocks are DocRes's.
-func init() {
+var _ = entry(func() {
 	networks.add(Restormer, func(s Spec, a *args) (Network, error) {
 		n := docRes{
 			in: a.int("inp_channels", 3), out: a.int("out_channels", 3), dim: a.int("dim", 48),
@@ -51,7 +51,7 @@ func init() {
 		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return psnrLoss(t, x, y, toY) }, nil
 	}, "psnrloss")
 	models.add(Restormer, model{record: basicLoop{sections: pixelSections}.record, gradientsStay: true}, "imagecleanmodel")
-}
+})
 
 // restore is Restormer.forward, whose variables hold every level to the end.
 func (n docRes) restore(t *nn.Tape, x nn.Tensor, dual bool) nn.Tensor {

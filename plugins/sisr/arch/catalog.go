@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A Project is a trainer. The same name may stand for another class in each project, so a part of a recipe is priced as
@@ -65,6 +66,21 @@ func (p Project) String() string {
 	return string(p)
 }
 
+// entries are what fills the catalogs, a function for each file of architectures. They run when a catalog is first asked.
+var entries []func()
+
+// entry adds one. Architecture files call it as the package is prepared: var _ = entry(func() { register(…) }).
+func entry(f func()) struct{} {
+	entries = append(entries, f)
+	return struct{}{}
+}
+
+var fill = sync.OnceFunc(func() {
+	for _, f := range entries {
+		f()
+	}
+})
+
 // A catalog has the formulas of one kind of part, by project and by name in lower case.
 type catalog[T any] struct {
 	own    map[Project]map[string]T
@@ -99,6 +115,7 @@ func (c *catalog[T]) share(p Project, names ...string) {
 
 // find is the formula that a project's name stands for, in upper or lower case.
 func (c *catalog[T]) find(p Project, name string) (T, bool) {
+	fill()
 	name = strings.ToLower(name)
 	if v, ok := c.own[p][name]; ok {
 		return v, true
@@ -116,6 +133,7 @@ func (c *catalog[T]) find(p Project, name string) (T, bool) {
 
 // all lists the names that have a formula in any project.
 func (c *catalog[T]) all() []string {
+	fill()
 	all := map[string]bool{}
 	for p := range c.own {
 		for _, n := range c.names(p) {
@@ -127,6 +145,7 @@ func (c *catalog[T]) all() []string {
 
 // holders are the projects that list a name, for a class of their own or for traiNNer-redux's.
 func (c *catalog[T]) holders(name string) (ps []Project) {
+	fill()
 	name = strings.ToLower(name)
 	for _, p := range Projects {
 		if _, own := c.own[p][name]; own || c.shared[p][name] {
@@ -138,6 +157,7 @@ func (c *catalog[T]) holders(name string) (ps []Project) {
 
 // names lists a project's names that have a formula.
 func (c *catalog[T]) names(p Project) []string {
+	fill()
 	all := maps.Clone(c.shared[p])
 	if all == nil {
 		all = map[string]bool{}

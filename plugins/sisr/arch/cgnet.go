@@ -8,7 +8,7 @@ import (
 
 // CascadedGaze (Ghasemabadi et al., 2024): traiNNer/archs/cgnet_arch.py at 68629319. It is NAFNet but for the blocks of the
 // encoders.
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		convs := a.intsOrNone("GCE_CONVS_nums", 3, 3, 2, 2)
 		n := nafNet{inCh: a.int("img_channel", 3), width: a.int("width", 60), middle: a.int("middle_blk_num", 10)}
@@ -28,7 +28,7 @@ func init() {
 		}
 		return Network{InCh: n.inCh, Forward: n.forward, Multiple: side, MinLQ: least - side + 1}, nil
 	}, "cascadedgaze")
-}
+})
 
 // A gazeConv is a convolution of GlobalContextExtractor, which has no padding.
 type gazeConv struct{ k, stride int64 }

@@ -8,7 +8,7 @@ import (
 
 // CRAFT (Li et al., 2023), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/CRAFT/__arch/CRAFT.py;
 // defaults in traiNNer/archs/craft_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := craft{
 			scale: s.Scale, window: a.int("window_size", 16), dim: a.int("embed_dim", 48),
@@ -22,7 +22,7 @@ func init() {
 		}
 		return Network{Forward: n.forward, Multiple: n.window}, nil
 	}, "craft")
-}
+})
 
 type craft struct {
 	scale, window, dim int64

@@ -8,13 +8,13 @@ import (
 )
 
 // DAT (Chen et al., 2023): traiNNer/archs/dat_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	register(buildDAT(6, 6, 180, 4, []int64{8, 32}, "1conv", false), "dat")
 	register(buildDAT(6, 6, 180, 2, []int64{8, 16}, "1conv", false), "dat_s")
 	register(buildDAT(6, 6, 180, 2, []int64{8, 32}, "1conv", false), "dat_2")
 	register(buildDAT(12, 6, 180, 2, []int64{8, 32}, "1conv", false), "dat_2_l")
 	register(buildDAT(1, 18, 60, 2, []int64{8, 32}, "3conv", false), "dat_light")
-}
+})
 
 func buildDAT(layers, blocks, dim, expansion int64, split []int64, resi string, iln bool) builder {
 	return func(s Spec, a *args) (Network, error) {

@@ -8,7 +8,7 @@ import (
 
 // DCTLSA (Zeng et al., 2023), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/DCTLSA/__arch/dctlsa.py;
 // defaults in traiNNer/archs/dctlsa_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := dctlsa{
 			scale: s.Scale, in: a.int("in_nc", 3), nf: a.int("nf", 55), out: a.int("out_nc", 3), heads: a.int("num_head", 5),
@@ -21,7 +21,7 @@ func init() {
 		}
 		return Network{InCh: n.in, Forward: n.forward, BatchNorm: true, Multiple: dctlsaWindow}, nil
 	}, "dctlsa")
-}
+})
 
 const (
 	dctlsaModules = 6

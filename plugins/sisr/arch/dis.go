@@ -8,7 +8,7 @@ import (
 )
 
 // DIS, Direct Image Supersampling: traiNNer/archs/dis_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	disOf := func(blocks int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := dis{
@@ -23,7 +23,7 @@ func init() {
 	}
 	register(disOf(12), "dis_balanced")
 	register(disOf(8), "dis_fast")
-}
+})
 
 type dis struct {
 	scale, in, out, feat, blocks int64

@@ -60,7 +60,7 @@ func ganLoss(t *nn.Tape, pred nn.Tensor) nn.Tensor {
 	return t.BCEWithLogits(pred, target)
 }
 
-func init() {
+var _ = entry(func() {
 	// basicsr/archs/discriminator_arch.py at 8d56e3a0
 	discriminators.share(BasicSR, "unetdiscriminatorsn", "vggstylediscriminator")
 	registerDiscriminator("unetdiscriminatorsn", func(_ Spec, a *args) (nn.Module, error) {
@@ -93,7 +93,7 @@ func init() {
 			return t.Mean(t.Stack(result...))
 		}, nil
 	})
-}
+})
 
 // unetDiscriminatorSN is UNetDiscriminatorSN of Real-ESRGAN (traiNNer/archs/discriminator_arch.py at 68629319).
 type unetDiscriminatorSN struct {

@@ -8,7 +8,7 @@ import (
 )
 
 // MetaGan2 and MetaGAN3 (umzi2): traiNNer/archs/metagan2_arch.py and metagan3_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	registerDiscriminator("metagan2", func(_ Spec, a *args) (nn.Module, error) {
 		d := metaGan2{
 			dims: a.ints("dims", 32, 64, 128, 192), blocks: a.ints("blocks", 3, 3, 15, 3), downs: a.ints("downs", 4, 2, 2, 2),
@@ -27,7 +27,7 @@ func init() {
 		}
 		return d.forward, nil
 	})
-}
+})
 
 // spectralDown is sconv by 3 and a stride of 2.
 func spectralDown(out int64) nn.Conv { return nn.Conv{Out: out, K: 3, Stride: 2, Spectral: true} }

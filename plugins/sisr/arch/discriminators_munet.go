@@ -11,7 +11,7 @@ import (
 // MUNet of Phhofm/traiNNer-redux: traiNNer/archs/munet_arch.py at 2f64430b, a U-Net whose upsampling is the magic kernel. The
 // one of four branches that follows under the same name reads self.num_in_ch in its forward, which nothing sets (lines 593 to
 // 694 at 069b6d59 and da033d99), so that its first step stops.
-func init() {
+var _ = entry(func() {
 	registerDiscriminator("munet", func(s Spec, a *args) (nn.Module, error) {
 		switch attribute := []byte("self.num_in_ch"); {
 		case bytes.Contains(s.Source, attribute) && !bytes.Contains(s.Source, append(attribute, " ="...)):
@@ -25,7 +25,7 @@ func init() {
 		a.ignore("num_in_ch", "slope")
 		return d.forward, nil
 	})
-}
+})
 
 type munet struct {
 	feat int64

@@ -9,7 +9,7 @@ import (
 
 // The discriminators of neosr: neosr/archs/metagan_arch.py, unet_arch.py, patchgan_arch.py and dunet_arch.py at
 // 31c7022.
-func init() {
+var _ = entry(func() {
 	discriminators.add(Neosr, func(_ Spec, a *args) (nn.Module, error) {
 		d := metaganNeosr{
 			dims: a.ints("dims", 48, 96, 192, 288), blocks: a.ints("blocks", 3, 3, 9, 3), downs: a.ints("downs", 4, 4, 2, 2),
@@ -43,7 +43,7 @@ func init() {
 		a.ignore("in_ch")
 		return dunet(a.int("dim", 64), func(c nn.Conv) nn.Conv { c.Spectral = true; return c }), nil
 	}, "dunet")
-}
+})
 
 type metaganNeosr struct {
 	dims, blocks, downs []int64

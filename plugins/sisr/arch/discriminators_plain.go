@@ -8,7 +8,7 @@ import (
 
 // Discriminators without a norm of their weights: VGGStyleDiscriminator of SRGAN and ESRGAN (traiNNer/archs/discriminator_arch.py at
 // 68629319) and docres_discriminator (docres_arch.py, line 319).
-func init() {
+var _ = entry(func() {
 	registerDiscriminator("vggstylediscriminator", func(_ Spec, a *args) (nn.Module, error) {
 		d := vggStyle{feat: a.int("num_feat", 64), size: a.int("input_size", 128)}
 		if d.size != 128 && d.size != 256 {
@@ -29,7 +29,7 @@ func init() {
 			return t.Sequential("model", x, append(layers, nn.Conv{Out: out, K: 3, NoBias: !bias}.Module())...)
 		}, nil
 	})
-}
+})
 
 // assertsSize reports whether the discriminator takes images of one size alone.
 func (d Discriminator) assertsSize() bool { return d.Name == "vggstylediscriminator" }

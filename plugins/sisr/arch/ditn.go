@@ -9,7 +9,7 @@ import (
 
 // DITN (Liu et al., 2023), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/DITN/__arch/DITN_Real.py;
 // defaults in traiNNer/archs/ditn_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	build := func(s Spec, a *args) (Network, error) {
 		n := ditn{
 			scale: s.Scale, in: a.int("inp_channels", 3), dim: a.int("dim", 60), itl: a.int("ITL_blocks", 4),
@@ -35,7 +35,7 @@ func init() {
 		a.swallow = true
 		return build(s, a)
 	}, "ditn")
-}
+})
 
 type ditn struct {
 	scale, in, dim, itl, sal, ufone, patch int64

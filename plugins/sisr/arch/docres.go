@@ -9,7 +9,7 @@ import (
 )
 
 // DocRes (Zhang et al., 2024), which is Restormer: traiNNer/archs/docres_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	docresOf := func(dim int64, blocks []int64, refinement int64, heads []int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := docRes{
@@ -39,7 +39,7 @@ func init() {
 	base := docresOf(48, []int64{2, 3, 3, 4}, 4, []int64{1, 2, 4, 8})
 	register(base, "docres_base")
 	register(docresOf(64, []int64{3, 4, 4, 6}, 6, []int64{2, 4, 8, 16}), "docres_large")
-}
+})
 
 type docRes struct {
 	in, out, dim, refinement int64

@@ -8,7 +8,7 @@ import (
 )
 
 // DRCT (Hsu et al., 2024): traiNNer/archs/drct_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	drct := func(layers int) builder {
 		return func(s Spec, a *args) (Network, error) {
 			six := slices.Repeat([]int64{6}, layers)
@@ -35,7 +35,7 @@ func init() {
 	register(drct(6), "drct")
 	register(drct(12), "drct_l")
 	register(drct(14), "drct_xl")
-}
+})
 
 // drct shares with SwinIR its window attention, its MLP and its embedding. Its groups have five blocks whatever their
 // depth, which sets the rates of their drop paths alone.

@@ -8,7 +8,7 @@ import (
 
 // DWT, the dilated window transformer: traiNNer/archs/dwt_arch.py at 68629319. It is SwinIR with some windows of pixels that
 // lie apart.
-func init() {
+var _ = entry(func() {
 	dwt := func(window int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := dwt{swinIR: swinIR{
@@ -45,7 +45,7 @@ func init() {
 	}
 	register(dwt(16), "dwt")
 	register(dwt(8), "dwt_s")
-}
+})
 
 // dwtKinds is the default of layer_kinds: for each block of each layer, windows as they lie (0), shifted (-1), or of pixels
 // that lie apart, within one or each of 2×2 parts of the image.

@@ -8,7 +8,7 @@ import (
 )
 
 // EIMN (Liu et al., 2023): traiNNer/archs/eimn_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	eimn := func(stages int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := eimn{
@@ -26,7 +26,7 @@ func init() {
 	}
 	register(eimn(16), "eimn", "eimn_l")
 	register(eimn(14), "eimn_a")
-}
+})
 
 type eimn struct {
 	scale, dim, depths, stages int64

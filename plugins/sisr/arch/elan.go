@@ -8,7 +8,7 @@ import (
 )
 
 // ELAN (Zhang et al., 2022): traiNNer/archs/elan_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	build := func(blocks, channels, share int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := elan{
@@ -28,7 +28,7 @@ func init() {
 	}
 	register(build(36, 180, 0), "elan")
 	register(build(24, 60, 1), "elan_light")
-}
+})
 
 type elan struct {
 	scale, colors, blocks, channels, share, expand int64

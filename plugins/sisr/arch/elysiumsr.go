@@ -7,7 +7,7 @@ import (
 )
 
 // ElysiumSR: traiNNer/archs/elysiumsr_arch.py of Phhofm/traiNNer-redux at 069b6d59, whose four sizes read nothing but the scale.
-func init() {
+var _ = entry(func() {
 	elysium := func(feat, blocks int64, dropPath float64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			a.swallow = true
@@ -19,7 +19,7 @@ func init() {
 	register(elysium(80, 16, 0.05), "elysiumsr_m")
 	register(elysium(128, 24, 0.1), "elysiumsr_l")
 	register(elysium(160, 32, 0.1), "elysiumsr_xl")
-}
+})
 
 type elysiumSR struct {
 	scale, feat, blocks int64

@@ -8,7 +8,7 @@ import (
 )
 
 // EMT (Zheng et al., 2023): traiNNer/archs/emt_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := emt{
 			scale: s.Scale, in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), dim: a.int("dim", 60),
@@ -35,7 +35,7 @@ func init() {
 		}
 		return Network{InCh: n.in, Forward: n.forward, BatchNorm: true, Multiple: 32, MinLQ: 17}, nil
 	}, "emt")
-}
+})
 
 type emt struct {
 	scale, in, out, dim, blocks, layers, heads, mlp, gtls int64

@@ -8,7 +8,7 @@ import (
 
 // ESC-Real (Lee et al., 2025): traiNNer/archs/escreal_arch.py at 68629319. Its attention is a compiled flex_attention unless
 // the recipe asks for another.
-func init() {
+var _ = entry(func() {
 	type variant struct {
 		dim, part, blocks, heads int64
 		upsampler                string
@@ -47,7 +47,7 @@ func init() {
 	}
 	register(esc(variant{64, 16, 10, 4, "transpose+conv"}), "escrealm")
 	register(esc(variant{128, 32, 16, 8, "pixelshuffle"}), "escrealm_xl")
-}
+})
 
 type escReal struct {
 	scale, unshuffle, dim, part, kernel, blocks, convs, window, heads int64

@@ -10,7 +10,7 @@ import (
 
 // ESRGAN+ and nESRGAN+ (Rakotonirina and Rasoanaivo, 2020): traiNNer/archs/esrganplus_arch.py of chebum/traiNNer-redux at
 // db513eb6. No other fork registers the name.
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := esrganPlus{
 			scale: s.Scale, inCh: a.int("in_nc", 3), outCh: a.int("out_nc", 3), filters: a.int("num_filters", 64),
@@ -34,7 +34,7 @@ func init() {
 		}
 		return Network{InCh: n.inCh, Forward: n.forward}, nil
 	}, "esrganplus")
-}
+})
 
 type esrganPlus struct {
 	scale, inCh, outCh, filters, blocks, grow int64

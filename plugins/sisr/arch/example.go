@@ -8,10 +8,10 @@ import (
 
 // The two networks of examples/sisr/sisr/nets.py: attention over all pixels, and within windows.
 
-func init() {
+var _ = entry(func() {
 	register(buildAttnSR, "attnsr")
 	register(buildWindowSR, "windowsr")
-}
+})
 
 // exampleNet is _Net with its blocks.
 type exampleNet struct {

@@ -7,7 +7,7 @@ import (
 )
 
 // FDAT: traiNNer/archs/fdat_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	type variant struct {
 		dim, groups, depth, heads int64
 		ffn, dropPath             float64
@@ -48,7 +48,7 @@ func init() {
 	register(fdat(variant{128, 4, 3, 4, 2, 0.1, up, false, true, true}), "fdat_medium_aligned")
 	register(fdat(variant{180, 4, 4, 6, 2, 0.1, up, false, false, true}), "fdat_large")
 	register(fdat(variant{180, 6, 6, 6, 2, 0.1, up, false, false, true}), "fdat_xl")
-}
+})
 
 // texts is a list of strings.
 func (a *args) texts(name string, def ...string) []string {

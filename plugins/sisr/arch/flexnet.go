@@ -9,7 +9,7 @@ import (
 )
 
 // FlexNet: traiNNer/archs/flexnet_arch.py at 68629319, in a line of blocks of one size, or in a pyramid ("meta").
-func init() {
+var _ = entry(func() {
 	flexNet := func(pipeline string, blocks ...int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := flexNet{
@@ -36,7 +36,7 @@ func init() {
 	register(flexNet("meta", 4, 6, 6, 8), "metaflexnet")
 	networks.add(Neosr, flexNetNeosr("linear", 64, 6, 6, 6, 6, 6, 6), "flexnet")
 	networks.add(Neosr, flexNetNeosr("meta", 48, 4, 6, 6, 8), "metaflexnet")
-}
+})
 
 // flexNetNeosr is neosr's FlexNet (neosr/archs/flexnet_arch.py:604 at 31c7022).
 func flexNetNeosr(pipeline string, dim int64, blocks ...int64) builder {

@@ -8,7 +8,7 @@ import (
 )
 
 // GateRV3 (umzi2): traiNNer/archs/gaterv3_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	gater := func(enc, dec []int64, own bool) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := gaterV3{
@@ -41,7 +41,7 @@ func init() {
 	register(gater([]int64{2, 2, 4, 6}, []int64{2, 2, 2, 2}, true), "gaterv3")
 	register(gater([]int64{2, 2, 4}, []int64{2, 2, 2}, false), "gaterv3_s")
 	register(gater([]int64{2, 2, 4, 6}, []int64{2, 2, 2, 2}, false), "gaterv3_r")
-}
+})
 
 type gaterV3 struct {
 	scale, inCh, dim, latent, sisr int64

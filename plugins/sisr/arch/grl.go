@@ -12,7 +12,7 @@ import (
 //
 // There is no formula with other projections than its variants', with groups of stripes, with Euclidean distances, or with
 // fairscale's checkpoints.
-func init() {
+var _ = entry(func() {
 	grl := func(dim int64, depths []int64, heads int64, local bool, upsampler string) builder {
 		return func(s Spec, a *args) (Network, error) {
 			same := slices.Repeat([]int64{heads}, len(depths))
@@ -51,7 +51,7 @@ func init() {
 	register(grl(180, []int64{4, 4, 8, 8, 8, 4, 4}, 3, true, "pixelshuffle"), "grl_b")
 	register(grl(128, []int64{4, 4, 4, 4}, 2, false, "pixelshuffle"), "grl_s")
 	register(grl(64, []int64{4, 4, 4, 4}, 2, false, "pixelshuffledirect"), "grl_t")
-}
+})
 
 func asList(v any) []any {
 	list, _ := v.([]any)

@@ -7,13 +7,13 @@ import (
 )
 
 // HAT (Chen et al., 2023): traiNNer/archs/hat_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	register(buildHAT(180, 12, 3, 30, false), "hat_l")
 	register(buildHAT(180, 6, 3, 30, false), "hat_m")
 	register(buildHAT(144, 6, 24, 24, false), "hat_s")
 	register(buildHAT(192, 12, 3, 30, false), "hat_l_aligned")
 	register(buildHAT(192, 6, 3, 30, false), "hat_m_aligned")
-}
+})
 
 func buildHAT(dim, layers int64, compress, squeeze float64, iln bool) builder {
 	return func(s Spec, a *args) (Network, error) {

@@ -8,7 +8,7 @@ import (
 
 // HiT-SIR (Zhang et al., 2024): traiNNer/archs/hit_sir_arch.py at 68629319. HiT-SRF differs in its feed-forward network and
 // in how it pads: see hit_srf.go.
-func init() { register(buildHiT(sir), "hit_sir") }
+var _ = entry(func() { register(buildHiT(sir), "hit_sir") })
 
 // A hitKind is one of the three networks.
 type hitKind uint8

@@ -4,7 +4,7 @@ import "github.com/launch-ml/launch/core/nn"
 
 // HiT-SNG (Zhang et al., 2024): traiNNer/archs/hit_sng_arch.py at 68629319. It is HiT-SIR with images padded to twice a
 // block's window, and with windows to which what their neighbours have in common is added: see hit.
-func init() { register(buildHiT(sng), "hit_sng") }
+var _ = entry(func() { register(buildHiT(sng), "hit_sng") })
 
 // ngrams is NGramWindowPartition, with two windows to look at.
 func (n hit) ngrams(t *nn.Tape, x nn.Tensor, win [2]int64, heads int64) nn.Tensor {

@@ -6,7 +6,7 @@ import (
 
 // HyperionSR: traiNNer/archs/hyperionsr_arch.py of Phhofm/traiNNer-redux at 2f64430b, which the same author took out again
 // in December 2025.
-func init() {
+var _ = entry(func() {
 	hyperion := func(feat, groups, blocks int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			a.swallow = true
@@ -18,7 +18,7 @@ func init() {
 	register(hyperion(64, 4, 4), "hyperionsr_m")
 	register(hyperion(128, 5, 5), "hyperionsr_l")
 	register(hyperion(160, 6, 6), "hyperionsr_xl")
-}
+})
 
 type hyperionSR struct{ scale, feat, groups, blocks int64 }
 

@@ -8,7 +8,7 @@ import (
 )
 
 // LKFMixer (2025): traiNNer/archs/lkfmixer_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	lkfmixer := func(channels, blocks int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := lkfMixer{
@@ -28,7 +28,7 @@ func init() {
 	register(lkfmixer(40, 6), "lkfmixer_t")
 	register(lkfmixer(48, 8), "lkfmixer_b")
 	register(lkfmixer(64, 12), "lkfmixer_l")
-}
+})
 
 type lkfMixer struct {
 	scale, in, channels, out, blocks, kernel, split int64

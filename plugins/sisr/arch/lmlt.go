@@ -8,7 +8,7 @@ import (
 )
 
 // LMLT (Kim et al., 2024): traiNNer/archs/lmlt_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	lmlt := func(dim int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := lmlt{
@@ -26,7 +26,7 @@ func init() {
 	register(lmlt(36), "lmlt_tiny")
 	register(lmlt(60), "lmlt_base")
 	register(lmlt(84), "lmlt_large")
-}
+})
 
 type lmlt struct {
 	scale, dim, blocks  int64

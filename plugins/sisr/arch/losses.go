@@ -128,8 +128,8 @@ func plainLoss(f lossFunc) lossBuilder {
 	return func(a *args) (lossFunc, error) { return f, nil }
 }
 
-func init() {
+var _ = entry(func() {
 	registerLoss(plainLoss(l1Loss), "l1loss", "l1_loss")
 	registerLoss(plainLoss(mseLoss), "mseloss", "mse_loss")
 	registerLoss(plainLoss(charbonnierLoss), "charbonnierloss", "charbonnier_loss")
-}
+})

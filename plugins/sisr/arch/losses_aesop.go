@@ -10,7 +10,7 @@ import (
 // AESOP (Lee et al., 2025): traiNNer/losses/aesop_loss.py and archs/autoencoder_arch.py at 68629319, in float32 whatever
 // autocast says: both images through a frozen autoencoder, whose decoder is a network of the recipe's choice. In Phhofm's tree at
 // 069b6d59 the decoder is ESRGAN, and the loss as autocast has it.
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		a.ignore("pretrain_network_ae")
 		scale := a.int("scale", 4)
@@ -41,7 +41,7 @@ func init() {
 		l.decoder = net.Forward
 		return float32Loss(l.forward), nil
 	}, "aesoploss")
-}
+})
 
 // aesopCriterion is what compares the two images: l1 and charbonnier, beside which one constructor stops and the other, of
 // 069b6d59, takes every name for MS-SSIM with L1.

@@ -9,7 +9,7 @@ import (
 // The loss of an illustration's features (Wang et al., APISR, 2024): traiNNer/losses/perceptual_anime_loss.py at 68629319, over
 // torchvision's resnet50, in float32 whatever autocast says. The network stays in eval mode, and keeps what its hooks have
 // seen last: the features of the target.
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		a.ignore("verbose_logging")
 		c, err := criterion(a.string("criterion", "l1"))
@@ -44,7 +44,7 @@ func init() {
 			return total
 		}), nil
 	}, "perceptualanimeloss")
-}
+})
 
 // resNetStages are the blocks and the inner channels of resnet50's four stages.
 var resNetStages = [...]struct{ blocks, width int64 }{{3, 64}, {4, 128}, {6, 256}, {3, 512}}

@@ -9,7 +9,7 @@ import (
 
 // The rest of traiNNer/losses/basic_loss.py, ncc_loss.py and bcewithlogitsdice_loss.py at 68629319. None of them leaves
 // autocast.
-func init() {
+var _ = entry(func() {
 	of := func(f func(a *args, c lossFunc) lossFunc, allowed ...string) lossBuilder {
 		return func(a *args) (lossFunc, error) {
 			name := a.string("criterion", "l1")
@@ -63,7 +63,7 @@ func init() {
 		}, nil
 	}, "huberloss")
 	registerLoss(plainLoss(bceDiceLoss), "bcewithlogitsdiceloss")
-}
+})
 
 // colorLoss is ColorLoss: the two chroma planes, each averaged over squares.
 func colorLoss(t *nn.Tape, x, y nn.Tensor, scale int64, c lossFunc) nn.Tensor {

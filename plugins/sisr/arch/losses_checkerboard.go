@@ -10,7 +10,7 @@ import (
 // The checkerboard loss: traiNNer/losses/checkerboard_loss.py of Phhofm's tree at 069b6d59, as autocast has it. Within each
 // square of scale×scale pixels it compares every pixel with every other, so that its tensors are scale² times as large as
 // an image.
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		scale := a.int("scale", 4)
 		if scale <= 0 {
@@ -23,7 +23,7 @@ func init() {
 		a.ignore("eps")
 		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return checkerboard(t, x, y, scale, name) }, nil
 	}, "checkerboardloss")
-}
+})
 
 // checkerboard is CheckerboardLoss.forward (line 163).
 func checkerboard(t *nn.Tape, pred, target nn.Tensor, scale int64, name string) nn.Tensor {

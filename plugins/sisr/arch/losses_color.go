@@ -8,7 +8,7 @@ import (
 
 // Losses of colour: cosim_loss.py of traiNNer/losses at 68629319; consistency_loss.py and chc_loss.py of Phhofm's tree at
 // 22faa2a6.
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		a.ignore("cosim_lambda")
 		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
@@ -40,7 +40,7 @@ func init() {
 		}
 		return chcLoss(name), nil
 	}, "chcloss")
-}
+})
 
 // cosineSimilarity is torch.nn.functional.cosine_similarity over dimension 1: each factor divided by a copy of its norm
 // (cosine_similarity in Distance.cpp), in float32 under autocast.

@@ -12,7 +12,7 @@ import (
 // VGG-19 layers in its settings it keeps only those with an underscore among the first five letters of their names
 // (alt_layers_names, line 15). Its own default has none: the loss is then the constant 0, without a gradient. With such
 // a layer the loss fails, because it adds a float tensor to an integer one in place (line 120).
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		a.ignore("b", "band_width", "net", "z_norm")
 		if !a.bool("use_vgg", true) {
@@ -50,7 +50,7 @@ func init() {
 			return t.Zeros(nn.I64)
 		}, nil
 	}, "contextualloss")
-}
+})
 
 // Constant reports whether the loss is a number that does not depend on the network, so that alone it has no gradient and
 // its backward raises: the contextual loss of VGG's layers, of which it keeps none.

@@ -9,7 +9,7 @@ import (
 // ConvNeXt's features as a loss: traiNNer/losses/convnext_perceptual_loss.py of Phhofm's tree, one text at 2f64430b, 069b6d59
 // and 22faa2a6, over timm's convnext_tiny (models/convnext.py at 1.0.31). The features of the output are extracted under
 // torch.no_grad too, so the loss keeps nothing for backward, and has no gradient.
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		layers := a.ints("layers", 1, 2)
 		a.ignore("eps")
@@ -35,7 +35,7 @@ func init() {
 			return t.MulScalar(loss)
 		}), nil
 	}, "convnextperceptualloss")
-}
+})
 
 // convNeXtStages are the depths and channels of convnext_tiny.
 var convNeXtStages = []struct{ depth, channels int64 }{{3, 96}, {3, 192}, {9, 384}, {3, 768}}

@@ -7,7 +7,7 @@ import (
 )
 
 // DISTS (Ding et al., 2020): traiNNer/losses/dists_loss.py at 68629319, over VGG-16, in float32 whatever autocast says.
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		a.ignore("load_weights", "clip_min")
 		norm := a.bool("use_input_norm", true)
@@ -16,7 +16,7 @@ func init() {
 		}
 		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return distsLoss(t, x, y, norm) }), nil
 	}, "distsloss")
-}
+})
 
 // distsChannels are the channels of the image and of the five stages' features.
 var distsChannels = []int64{3, 64, 128, 256, 512, 512}

@@ -8,7 +8,7 @@ import (
 
 // Focal frequency loss (Jiang et al., 2021): traiNNer/losses/focal_frequency_loss.py at 68629319, in float32 whatever
 // autocast says.
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		l := focalFrequencyLoss{
 			patch: a.int("patch_factor", 1), average: a.bool("ave_spectrum", true), log: a.bool("log_matrix", false),
@@ -20,7 +20,7 @@ func init() {
 		}
 		return float32Loss(l.forward), nil
 	}, "ffloss")
-}
+})
 
 // A focalFrequencyLoss is FFLoss.
 type focalFrequencyLoss struct {

@@ -8,7 +8,7 @@ import (
 
 // Losses of differences between neighbours: sobel_edge_loss.py and gradient_variance_loss.py of traiNNer/losses at
 // 68629319; hfen_loss.py, tv_loss.py and adaptive_block_tv_loss.py of Phhofm's tree at 22faa2a6.
-func init() {
+var _ = entry(func() {
 	registerLoss(plainLoss(sobelEdgeLoss), "sobeledgeloss")
 	registerLoss(func(a *args) (lossFunc, error) {
 		patch := a.int("patch_size", 16)
@@ -35,7 +35,7 @@ func init() {
 		}
 		return func(t *nn.Tape, x, _ nn.Tensor) nn.Tensor { return adaptiveBlockTVLoss(t, x, block) }, nil
 	}, "adaptiveblocktvloss")
-}
+})
 
 // gray is a weighted sum of the three channels.
 func gray(t *nn.Tape, x nn.Tensor) nn.Tensor {

@@ -8,7 +8,7 @@ import (
 
 // LDL (Liang et al., 2022): traiNNer/losses/ldl_loss.py at 68629319, in float32 whatever autocast says. The step runs the
 // averaged network for it (sr_model.py:634).
-func init() { registerLoss(ldlLoss, "ldlloss") }
+var _ = entry(func() { registerLoss(ldlLoss, "ldlloss") })
 
 func ldlLoss(a *args) (lossFunc, error) {
 	c, err := criterion(a.string("criterion", "l1"))

@@ -8,7 +8,7 @@ import (
 
 // The loss of what a network makes of an image's lines: traiNNer/losses/line_distiller_loss.py at 68629319, in float32
 // whatever autocast says. The network stays in eval mode, and frozen.
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		a.ignore("debug")
 		c, err := criterion(a.string("criterion", "l1"))
@@ -24,7 +24,7 @@ func init() {
 			return c(t, pred, lines(t.Detach(gt)))
 		}), nil
 	}, "linedistillerloss")
-}
+})
 
 // normalized is torchvision's Normalize: a copy, changed in place (normalize in transforms/_functional_tensor.py).
 func normalized(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {

@@ -8,7 +8,7 @@ import (
 
 // MS-SSIM and L1 mixed (Zhao et al., 2017): traiNNer/losses/ms_ssim_l1_loss.py at 68629319, in float32 whatever autocast
 // says. All scales are taken from the image itself, each through a window of its own width.
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		sigmas := a.floats("gaussian_sigmas", 0.5, 1, 2, 4, 8)
 		if len(sigmas) == 0 {
@@ -19,7 +19,7 @@ func init() {
 		l := msSSIML1{scales: int64(len(sigmas)), window: int64(4*last + 1), pad: int64(2 * last)}
 		return float32Loss(l.forward), nil
 	}, "msssiml1loss")
-}
+})
 
 // An msSSIML1 is MSSSIML1Loss.
 type msSSIML1 struct{ scales, window, pad int64 }

@@ -7,7 +7,7 @@ import (
 )
 
 // The Laplacian pyramid: traiNNer/losses/laplacian_loss.py of Phhofm's tree at 069b6d59, as autocast has it.
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		levels, name := int(a.int("levels", 4)), a.string("criterion", "charbonnier")
 		c, err := criterion(name)
@@ -16,7 +16,7 @@ func init() {
 		}
 		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return laplacianPyramidLoss(t, x, y, levels, c) }, nil
 	}, "laplacianpyramidloss")
-}
+})
 
 // laplacianPyramidLoss is LaplacianPyramidLoss.forward.
 func laplacianPyramidLoss(t *nn.Tape, sr, gt nn.Tensor, levels int, c lossFunc) nn.Tensor {

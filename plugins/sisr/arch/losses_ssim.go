@@ -7,7 +7,7 @@ import (
 )
 
 // SSIM and MS-SSIM: traiNNer/losses/mssim_loss.py at 68629319, in float32 whatever autocast says.
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		y, luminance := lumaOf(a), a.bool("include_luminance", false)
 		return float32Loss(func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
@@ -23,7 +23,7 @@ func init() {
 			return score
 		}), nil
 	}, "ssimloss")
-}
+})
 
 // lumaOf is the colour space whose first channel is compared, or "" for all channels of the image.
 func lumaOf(a *args) string {

@@ -8,7 +8,7 @@ import (
 
 // Structure and texture: traiNNer/losses/structure_texture_loss.py at 68629319, in float32 whatever autocast says: MS-SSIM
 // where the target has edges, and features of VGG-19 where it has none.
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		a.ignore("pixel_weight", "perceptual_weight", "structure_k", "structure_t", "texture_k", "texture_t")
 		l := structureTextureLoss{
@@ -26,7 +26,7 @@ func init() {
 		}
 		return float32Loss(l.forward), nil
 	}, "structuretextureloss")
-}
+})
 
 // A structureTextureLoss is StructureTextureLoss.
 type structureTextureLoss struct {

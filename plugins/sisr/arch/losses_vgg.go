@@ -10,7 +10,7 @@ import (
 
 // Perceptual losses over VGG-19: traiNNer/losses/perceptual_loss.py and perceptual_fp16_loss.py at 68629319. The
 // first runs in float32 whatever autocast says, the second as autocast does.
-func init() {
+var _ = entry(func() {
 	registerLoss(func(a *args) (lossFunc, error) {
 		f, err := perceptual(a)
 		if err != nil {
@@ -19,7 +19,7 @@ func init() {
 		return float32Loss(f), nil
 	}, "perceptualloss")
 	registerLoss(perceptual, "perceptualfp16loss")
-}
+})
 
 // vgg19 is the features of torchvision's vgg19 by their names: convolutions' channels, and where pools stand.
 var vgg19 = []struct {

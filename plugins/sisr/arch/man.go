@@ -8,7 +8,7 @@ import (
 )
 
 // MAN (Wang et al., 2024): traiNNer/archs/man_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	man := func(blocks, feats int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			scale := s.Scale
@@ -28,7 +28,7 @@ func init() {
 	register(man(36, 180), "man")
 	register(man(24, 60), "man_light")
 	register(man(5, 48), "man_tiny")
-}
+})
 
 type man struct {
 	scale, blocks, groups, colors, feats int64

@@ -8,7 +8,7 @@ import (
 )
 
 // MoESR2 (umzi2): traiNNer/archs/moesr_arch.py at 68629319. Its block is MoSRv2's, with a layer norm.
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := moESR2{
 			scale: s.Scale, inCh: a.int("in_ch", 3), blocks: a.int("n_blocks", 9), block: a.int("n_block", 4),
@@ -24,7 +24,7 @@ func init() {
 		}
 		return Network{InCh: n.inCh, Forward: n.forward, Multiple: 2}, nil
 	}, "moesr2")
-}
+})
 
 type moESR2 struct {
 	scale, inCh, blocks, block int64

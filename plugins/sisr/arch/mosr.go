@@ -8,7 +8,7 @@ import (
 
 // MoSR, as traiNNer-redux builds it from spandrel 0.4.2 (architectures/MoSR/__arch/MoSR.py; defaults in
 // traiNNer/archs/mosr_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	mosr := func(blocks, dim int64, expansion float64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := mosr{
@@ -29,7 +29,7 @@ func init() {
 	}
 	register(mosr(24, 64, 1.5), "mosr")
 	register(mosr(5, 48, 1.5), "mosr_t")
-}
+})
 
 type mosr struct {
 	scale, inCh, outCh, blocks, dim, kernel int64

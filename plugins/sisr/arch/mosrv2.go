@@ -11,7 +11,7 @@ import (
 
 // MoSRv2 (umzi2): traiNNer/archs/mosrv2_arch.py and, for what it ends in, traiNNer/archs/arch_util.py (UniUpsampleV3) at
 // 68629319.
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := mosrV2{
 			scale: s.Scale, inCh: a.int("in_ch", 3), blocks: a.int("n_block", 24), dim: a.int("dim", 64),
@@ -30,7 +30,7 @@ func init() {
 		}
 		return Network{InCh: n.inCh, Forward: n.forward, Multiple: n.pad}, nil
 	}, "mosrv2")
-}
+})
 
 type mosrV2 struct {
 	scale, inCh, blocks, dim, pad int64

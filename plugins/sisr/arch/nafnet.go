@@ -10,7 +10,7 @@ import (
 
 // NAFNet (Chen et al., 2022), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/NAFNet/__arch/NAFNet_arch.py;
 // defaults in traiNNer/archs/nafnet_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	naf := func(width int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := nafNet{inCh: a.int("img_channel", 3), width: a.int("width", width), middle: a.int("middle_blk_num", 12)}
@@ -26,7 +26,7 @@ func init() {
 	}
 	register(naf(64), "nafnet64")
 	register(naf(32), "nafnet32")
-}
+})
 
 // intsOrNone is a list whose default stands for None too.
 func (a *args) intsOrNone(name string, def ...int64) []int64 {

@@ -13,11 +13,11 @@ import (
 // The networks of neosr whose forward is line by line that of traiNNer-redux's class of the same or another name:
 // neosr/archs at 31c7022 against traiNNer/archs at 68629319. Their defaults and the names of their arguments are
 // neosr's own. Recordings of neosr's classes hold each (testdata/net_neosr*.json).
-func init() {
+var _ = entry(func() {
 	for _, l := range neosrLikes {
 		networks.add(Neosr, l.build, strings.Fields(l.names)...)
 	}
-}
+})
 
 // A neosrLike is a class of neosr's by traiNNer-redux's.
 type neosrLike struct {

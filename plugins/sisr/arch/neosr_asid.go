@@ -8,7 +8,7 @@ import (
 
 // ASID of neosr: neosr/archs/asid_arch.py at 31c7022. Its first group makes attention maps that all others use
 // again.
-func init() {
+var _ = entry(func() {
 	asid := func(groups int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := asid{
@@ -33,7 +33,7 @@ func init() {
 	}
 	networks.add(Neosr, asid(3), "asid")
 	networks.add(Neosr, asid(8), "asid_d8")
-}
+})
 
 type asid struct {
 	scale, in, out, feat, groups, window int64

@@ -8,7 +8,7 @@ import (
 
 // CFSR of neosr: neosr/archs/cfsr_arch.py at 31c7022, whose constructor merges the kernels of its MLPs (merge_all,
 // line 357).
-func init() {
+var _ = entry(func() {
 	networks.add(Neosr, func(s Spec, a *args) (Network, error) {
 		if err := ownScale(s, a, "upscale"); err != nil {
 			return Network{}, err
@@ -24,7 +24,7 @@ func init() {
 		}
 		return Network{InCh: n.in, Forward: n.forward}, nil
 	}, "cfsr")
-}
+})
 
 type cfsr struct {
 	scale, in, dim, kernel, mlp int64

@@ -8,7 +8,7 @@ import (
 )
 
 // DCT of neosr: neosr/archs/dct_arch.py at 31c7022. Around its blocks, and within their windows, it is DAT.
-func init() {
+var _ = entry(func() {
 	networks.add(Neosr, func(s Spec, a *args) (Network, error) {
 		if err := ownScale(s, a, "upscale"); err != nil {
 			return Network{}, err
@@ -34,7 +34,7 @@ func init() {
 		}
 		return Network{InCh: n.in, Forward: n.forward, Multiple: max(n.split[0], n.split[1])}, nil
 	}, "dct")
-}
+})
 
 type dct struct{ dat }
 

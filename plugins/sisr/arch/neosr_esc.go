@@ -9,7 +9,7 @@ import (
 )
 
 // ESC of neosr: neosr/archs/esc_arch.py at 31c7022. Its blocks are those of traiNNer-redux's ESC-Real.
-func init() {
+var _ = entry(func() {
 	esc := func(blocks int64, expand float64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			if err := ownScale(s, a, "upscaling_factor"); err != nil {
@@ -47,7 +47,7 @@ func init() {
 	networks.add(Neosr, esc(5, 1.25), "esc")
 	networks.add(Neosr, esc(3, 1.25), "esc_light")
 	networks.add(Neosr, esc(10, 2), "esc_large")
-}
+})
 
 type escNeosr struct {
 	escReal

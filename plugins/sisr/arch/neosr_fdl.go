@@ -10,7 +10,7 @@ import (
 // FDL (Ni et al., 2024): neosr/losses/fdl_loss.py at 31c7022, in float32 whatever autocast says. Its network is by
 // default DINOv2's ViT-B/14, which torch.hub loads from facebookresearch/dinov2 (b8931f7 is what was read and
 // recorded).
-func init() {
+var _ = entry(func() {
 	losses.add(Neosr, func(a *args) (lossFunc, error) {
 		l := fdlNeosr{patch: a.int("patch_size", 4), stride: a.int("stride", 1), proj: a.int("num_proj", 24)}
 		a.ignore("vgg_weights", "phase_weight", "dino_weights") // of each layer a number
@@ -26,7 +26,7 @@ func init() {
 		}
 		return float32Loss(l.forward), nil
 	}, "fdl_loss")
-}
+})
 
 type fdlNeosr struct {
 	patch, stride, proj int64

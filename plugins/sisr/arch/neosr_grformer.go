@@ -8,7 +8,7 @@ import (
 )
 
 // GRFormer of neosr: neosr/archs/grformer_arch.py at 31c7022.
-func init() {
+var _ = entry(func() {
 	preset := func(name string, dim, heads int64, layers int) {
 		networks.add(Neosr, func(s Spec, a *args) (Network, error) {
 			if err := ownScale(s, a, "upscale"); err != nil {
@@ -32,7 +32,7 @@ func init() {
 	preset("grformer", 60, 3, 4)
 	preset("grformer_medium", 180, 6, 6)
 	preset("grformer_large", 180, 6, 12)
-}
+})
 
 type grformer struct {
 	scale, img, in, dim           int64

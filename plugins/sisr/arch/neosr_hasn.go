@@ -8,7 +8,7 @@ import (
 )
 
 // HASN of neosr: neosr/archs/hasn_arch.py at 31c7022.
-func init() {
+var _ = entry(func() {
 	networks.add(Neosr, func(s Spec, a *args) (Network, error) {
 		if err := ownScale(s, a, "upscale"); err != nil {
 			return Network{}, err
@@ -21,7 +21,7 @@ func init() {
 		// what a convolution of stride 2 leaves, a pooling of 7 takes
 		return Network{InCh: n.in, Forward: n.forward, MinLQ: 15}, nil
 	}, "hasn")
-}
+})
 
 const hasnESA = 156
 

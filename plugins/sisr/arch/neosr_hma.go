@@ -9,7 +9,7 @@ import (
 )
 
 // HMANet of neosr: neosr/archs/hma_arch.py at 31c7022.
-func init() {
+var _ = entry(func() {
 	preset := func(name string, img, window, dim int64, layers int) {
 		networks.add(Neosr, func(s Spec, a *args) (Network, error) {
 			if err := ownScale(s, a, "upscale"); err != nil {
@@ -42,7 +42,7 @@ func init() {
 	preset("hma", 64, 8, 60, 4)
 	preset("hma_medium", 64, 16, 180, 6)
 	preset("hma_large", 48, 24, 180, 12)
-}
+})
 
 type hma struct {
 	scale, img, in, dim, window, interval int64

@@ -8,7 +8,7 @@ import (
 )
 
 // KRGN of neosr: neosr/archs/krgn_arch.py at 31c7022.
-func init() {
+var _ = entry(func() {
 	networks.add(Neosr, func(s Spec, a *args) (Network, error) {
 		n := krgn{
 			scale: s.Scale, colors: a.int("n_colors", 3), feats: a.int("n_feats", 64), groups: a.int("n_resgroups", 9),
@@ -25,7 +25,7 @@ func init() {
 		}
 		return Network{Forward: n.forward}, nil
 	}, "krgn")
-}
+})
 
 type krgn struct{ scale, colors, feats, groups, dilation int64 }
 

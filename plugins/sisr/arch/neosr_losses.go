@@ -7,7 +7,7 @@ import (
 )
 
 // The losses of neosr: neosr/losses at 31c7022. Those that are the same as traiNNer-redux's are in neosr.go.
-func init() {
+var _ = entry(func() {
 	losses.add(Neosr, func(a *args) (lossFunc, error) { // ssim_loss.py:61
 		a.ignore("sigma", "K1", "K2", "L", "in_channels")
 		if v, ok := a.get("padding"); ok && v != nil {
@@ -48,7 +48,7 @@ func init() {
 		}
 		return chcNeosr(name), nil
 	}, "chc_loss")
-}
+})
 
 // criterionNeosr is a criterion by the name that neosr's losses give it.
 func criterionNeosr(name string) (lossFunc, error) {

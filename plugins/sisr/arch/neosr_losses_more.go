@@ -9,7 +9,7 @@ import (
 )
 
 // The losses of neosr that its recipes have commented out: neosr/losses at 31c7022.
-func init() {
+var _ = entry(func() {
 	losses.share(Neosr, "l1loss")
 	plain := func(f lossFunc, names ...string) { losses.add(Neosr, plainLoss(f), names...) }
 	// basic_loss.py:88
@@ -26,7 +26,7 @@ func init() {
 		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return distsLoss(t, x, y, false) }), nil
 	}, "dists_loss")
 	losses.add(Neosr, perceptualNeosr, "vgg_perceptual_loss")
-}
+})
 
 // perceptualNeosr is vgg_perceptual_loss (vgg_perceptual_loss.py:55), under autocast, over vgg_arch.py's features.
 func perceptualNeosr(a *args) (lossFunc, error) {

@@ -8,7 +8,7 @@ import (
 )
 
 // MSDAN of neosr: neosr/archs/msdan_arch.py at 31c7022.
-func init() {
+var _ = entry(func() {
 	networks.add(Neosr, func(s Spec, a *args) (Network, error) {
 		if err := ownScale(s, a, "upscale_factor"); err != nil {
 			return Network{}, err
@@ -22,7 +22,7 @@ func init() {
 		}
 		return Network{Forward: n.forward, MinLQ: 8}, nil
 	}, "msdan")
-}
+})
 
 type msdan struct{ scale, channels, blocks int64 }
 

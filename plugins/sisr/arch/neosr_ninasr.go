@@ -7,7 +7,7 @@ import (
 )
 
 // NinaSR of neosr: neosr/archs/ninasr_arch.py at 31c7022.
-func init() {
+var _ = entry(func() {
 	networks.add(Neosr, func(s Spec, a *args) (Network, error) {
 		n := ninasr{
 			scale: s.Scale, blocks: a.int("n_resblocks", 26), feats: a.int("n_feats", 32), colors: a.int("n_colors", 3),
@@ -23,7 +23,7 @@ func init() {
 	}
 	preset("ninasr_b0", 10, 16)
 	preset("ninasr_b2", 84, 56)
-}
+})
 
 type ninasr struct {
 	scale, blocks, feats, colors int64

@@ -8,7 +8,7 @@ import (
 )
 
 // PlainUSR of neosr: neosr/archs/plainusr_arch.py at 31c7022.
-func init() {
+var _ = entry(func() {
 	preset := func(name string, feat, attn int64, im ...int64) {
 		networks.add(Neosr, func(s Spec, a *args) (Network, error) {
 			n := plainUSR{
@@ -29,7 +29,7 @@ func init() {
 	preset("plainusr", 64, 16, 64, 48, 32)
 	preset("plainusr_ultra", 32, 4, 32, 16)
 	preset("plainusr_large", 80, 16, 80, 64, 48)
-}
+})
 
 type plainUSR struct {
 	scale, feat, attn int64

@@ -9,7 +9,7 @@ import (
 )
 
 // Networks of neosr that differ from traiNNer-redux's in a few lines: neosr/archs at 31c7022.
-func init() {
+var _ = entry(func() {
 	networks.add(Neosr, buildSpanNeosr, "span")
 	networks.add(Neosr, buildESRGANNeosr, "esrgan")
 	networks.add(Neosr, buildMosrv2Neosr, "mosrv2")
@@ -17,7 +17,7 @@ func init() {
 	networks.add(Neosr, buildMAN(36, 180), "man")
 	networks.add(Neosr, buildMAN(24, 60), "man_light")
 	networks.add(Neosr, buildMAN(5, 48), "man_tiny")
-}
+})
 
 // buildSpanNeosr is span (span_arch.py:226). The mean is no buffer, and every result has a name of its own.
 func buildSpanNeosr(s Spec, a *args) (Network, error) {

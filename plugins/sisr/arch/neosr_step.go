@@ -29,7 +29,7 @@ func (n NeosrStep) unknown() string {
 	return ""
 }
 
-func init() { models.add(Neosr, model{record: StepConfig.recordNeosr}, "", "image", "otf") }
+var _ = entry(func() { models.add(Neosr, model{record: StepConfig.recordNeosr}, "", "image", "otf") })
 
 // recordNeosr puts the step of neosr on the tape: image.feed_data and image.closure (neosr/models/image.py:441 and
 // 506 at 31c7022), then both optimizers. The generator's gradients are there until the discriminator's step is over.

@@ -9,7 +9,7 @@ import (
 
 // OmniSR (Wang et al., 2023), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/OmniSR/__arch/OmniSR.py,
 // OSAG.py, OSA.py, esa.py, layernorm.py; defaults in traiNNer/archs/omnisr_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := omniSR{
 			scale: s.Scale, inCh: a.int("num_in_ch", 3), outCh: a.int("num_out_ch", 3), feat: a.int("num_feat", 64),
@@ -29,7 +29,7 @@ func init() {
 			InCh: n.inCh, Forward: n.forward, Multiple: n.window, MinLQ: 14/n.window*n.window + 1,
 		}, nil
 	}, "omnisr")
-}
+})
 
 type omniSR struct {
 	scale, inCh, outCh, feat, blocks, window, res int64

@@ -8,7 +8,7 @@ import (
 
 // ParagonSR, the first of that line: traiNNer/archs/paragonsr_arch.py of Phhofm's tree at 260169e6 (2025-11-04), as it is
 // in Phhofm/traiNNer-redux at 2f64430b. In the nine versions before, the same names upsampled in other ways.
-func init() {
+var _ = entry(func() {
 	paragon := func(feat, groups, blocks int64, ffn float64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			a.swallow = true
@@ -24,7 +24,7 @@ func init() {
 	register(paragon(96, 8, 8, 2), "paragonsr_m")
 	register(paragon(128, 10, 10, 2), "paragonsr_l")
 	register(paragon(160, 12, 12, 2), "paragonsr_xl")
-}
+})
 
 type paragonV1 struct{ scale, feat, groups, blocks, hidden int64 }
 

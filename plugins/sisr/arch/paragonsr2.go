@@ -122,11 +122,11 @@ var paragonSizes = map[string]struct {
 	"paragonsr2_xl":    {128, 8, 10, 15, 2, false, true, true, false},
 }
 
-func init() {
+var _ = entry(func() {
 	for name := range paragonSizes {
 		register(buildParagon, name)
 	}
-}
+})
 
 func buildParagon(s Spec, a *args) (Network, error) {
 	generation, assumed, err := paragonOf(s, true)

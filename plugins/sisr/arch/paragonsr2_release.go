@@ -21,7 +21,7 @@ const (
 // released are the generations whose blocks are the release's.
 var released = []string{paragonTokens, paragonNarrow, paragonRelease, paragonUltimate}
 
-func init() {
+var _ = entry(func() {
 	release := func(variant string, feat, groups, blocks int64, alpha float64, window int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			generation, assumed, err := paragonOf(s, false)
@@ -66,7 +66,7 @@ func init() {
 	register(release("stream", 32, 2, 3, 0, 8), "paragonsr2_stream")
 	register(release("photo", 64, 4, 4, 0.4, 16), "paragonsr2_photo")
 	register(release("pro", 64, 6, 6, 0.4, 16), "paragonsr2_pro")
-}
+})
 
 type paragonR struct {
 	scale, inCh, feat, groups, blocks, window int64

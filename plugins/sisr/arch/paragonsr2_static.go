@@ -4,7 +4,7 @@ import "github.com/launch-ml/launch/core/nn"
 
 // ParagonSR2 static: traiNNer/archs/paragonsr2_static_arch.py of Phhofm's tree at 2464ab17 (2025-11-20). Its three
 // versions differ in the default of hr_blocks of the micro variant, which was 0 until then.
-func init() {
+var _ = entry(func() {
 	static := func(feat, groups, blocks, band, hr int64, ffn float64, fast, norm bool) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := paragonS{
@@ -29,7 +29,7 @@ func init() {
 	register(static(64, 4, 6, 13, 2, 2, false, true), "paragonsr2_static_m")
 	register(static(96, 6, 8, 15, 3, 2, false, true), "paragonsr2_static_l")
 	register(static(128, 8, 10, 15, 3, 2, false, true), "paragonsr2_static_xl")
-}
+})
 
 type paragonS struct {
 	scale, feat, groups, blocks, hr int64

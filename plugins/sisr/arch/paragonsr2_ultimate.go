@@ -10,7 +10,7 @@ import (
 // network to the release's four and checkpoints them by groups.
 const paragonUltimate = "development (Phhofm/ParagonSR2 dev)"
 
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		generation, assumed, err := paragonOf(s, false)
 		switch {
@@ -34,7 +34,7 @@ func init() {
 			CheckpointArg: "use_checkpointing", Checkpointing: n.checkpointing,
 		}, nil
 	}, "paragonsr2_ultimate")
-}
+})
 
 // ultimateBlock is UltimateBlock: a gated convolution, and from the 24th and the 48th block on attention in windows and
 // to a dictionary of tokens.

@@ -8,7 +8,7 @@ import (
 
 // PLKSR (Lee et al., 2024), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/PLKSR/__arch/PLKSR.py;
 // defaults in traiNNer/archs/plksr_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	plksr := func(blocks, kernel int64, ea bool) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := plksr{
@@ -36,7 +36,7 @@ func init() {
 	}
 	register(plksr(28, 17, true), "plksr")
 	register(plksr(12, 13, false), "plksr_tiny")
-}
+})
 
 type plksr struct {
 	scale, dim, blocks, kernel, pdim int64

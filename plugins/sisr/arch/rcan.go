@@ -7,7 +7,7 @@ import (
 )
 
 // RCAN (Zhang et al., 2018): traiNNer/archs/rcan_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	rcan := func(feats int64, unshuffle bool) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := rcan{
@@ -31,7 +31,7 @@ func init() {
 	register(rcan(64, false), "rcan")
 	register(rcan(64, true), "rcan_unshuffle")
 	register(rcan(96, false), "rcan_l")
-}
+})
 
 type rcan struct {
 	scale, groups, blocks, feats, colors, kernel, reduction int64

@@ -9,7 +9,7 @@ import (
 
 // Real-CUGAN, as traiNNer-redux builds it from spandrel 0.4.2 (architectures/RealCUGAN/__arch/upcunet_v3.py; defaults in
 // traiNNer/archs/realcugan_arch.py at 68629319): two U-Nets without padding, whose results are cropped.
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := realCUGAN{
 			scale: s.Scale, in: a.int("in_channels", 3), out: a.int("out_channels", 3),
@@ -36,7 +36,7 @@ func init() {
 		net.InCh = n.in
 		return net, nil
 	}, "realcugan")
-}
+})
 
 type realCUGAN struct {
 	scale, in, out int64

@@ -8,7 +8,7 @@ import (
 
 // RealPLKSR: traiNNer/archs/realplksr_arch.py at 68629319. neosr's realplksr is the same forward with GroupNorm
 // always, which is layer_norm: false here.
-func init() {
+var _ = entry(func() {
 	realplksr := func(dim, blocks, kernel int64, ea bool) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := realplksr{
@@ -27,7 +27,7 @@ func init() {
 	register(realplksr(64, 28, 17, true), "realplksr")
 	register(realplksr(64, 12, 13, false), "realplksr_tiny")
 	register(realplksr(96, 28, 17, true), "realplksr_large")
-}
+})
 
 type realplksr struct {
 	scale, inCh, outCh, dim, blocks, kernel, pdim, groups int64

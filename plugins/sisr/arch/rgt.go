@@ -9,7 +9,7 @@ import (
 
 // RGT (Chen et al., 2024), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/RGT/__arch/rgt.py; defaults in
 // traiNNer/archs/rgt_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	rgt := func(layers int) builder {
 		return func(s Spec, a *args) (Network, error) {
 			six := slices.Repeat([]int64{6}, layers)
@@ -34,7 +34,7 @@ func init() {
 	}
 	register(rgt(8), "rgt")
 	register(rgt(6), "rgt_s")
-}
+})
 
 // rgt shares with DAT its rectangular windows and its feed-forward network.
 type rgt struct {

@@ -10,7 +10,7 @@ import (
 // RRDBNet of ESRGAN (Wang et al., 2018), as traiNNer-redux builds it from spandrel 0.4.2
 // (architectures/ESRGAN/__arch/RRDB.py, __arch_helpers/block.py; defaults in traiNNer/archs/rrdbnet_arch.py at
 // 68629319), and as BasicSR has it (basicsr/archs/rrdbnet_arch.py at 8d56e3a0).
-func init() {
+var _ = entry(func() {
 	esrgan := func(filters, blocks int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := rrdbnet{
@@ -43,7 +43,7 @@ func init() {
 		}
 		return Network{InCh: inNC, Forward: n.forward, Multiple: max(n.shuffle, 1)}, nil
 	}, "rrdbnet")
-}
+})
 
 type rrdbnet struct {
 	scale, inNC, outNC, filters, blocks, grow int64

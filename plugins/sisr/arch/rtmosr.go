@@ -7,7 +7,7 @@ import (
 )
 
 // RTMoSR (umzi2): traiNNer/archs/rtmosr_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	rtmosr := func(expansion float64, unshuffle, dccm bool) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := rtMoSR{
@@ -28,7 +28,7 @@ func init() {
 	register(rtmosr(2, false, true), "rtmosr")
 	register(rtmosr(2, true, true), "rtmosr_l")
 	register(rtmosr(1.5, true, false), "rtmosr_ul")
-}
+})
 
 type rtMoSR struct {
 	scale, inner, dim, blocks, unshuffle, pad int64

@@ -8,7 +8,7 @@ import (
 
 // SAFMN (Sun et al., 2023), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/SAFMN/__arch/safmn.py;
 // defaults in traiNNer/archs/safmn_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	safmn := func(dim, blocks int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := safmn{
@@ -19,7 +19,7 @@ func init() {
 	}
 	register(safmn(36, 8), "safmn")
 	register(safmn(128, 16), "safmn_l")
-}
+})
 
 type safmn struct {
 	scale, dim, blocks int64

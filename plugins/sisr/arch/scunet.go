@@ -9,7 +9,7 @@ import (
 )
 
 // SCUNet (Zhang et al., 2022) as aaf6aa has it: traiNNer/archs/scunet_aaf6aa_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := scuNet{
 			scale: s.Scale, in: a.int("in_nc", 3), out: a.int("out_nc", 3), residual: a.bool("residual", true),
@@ -29,7 +29,7 @@ func init() {
 		}
 		return Network{InCh: n.in, Forward: n.forward, Multiple: 64, MinLQ: 22}, nil // reflection wants more than it adds
 	}, "scunet_aaf6aa")
-}
+})
 
 type scuNet struct {
 	scale, in, out int64

@@ -7,7 +7,7 @@ import (
 )
 
 // Sebica (2024): traiNNer/archs/sebica_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	sebicaOf := func(channels int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := sebica{scale: s.Scale, n: a.int("N", channels)}
@@ -16,7 +16,7 @@ func init() {
 	}
 	register(sebicaOf(16), "sebica")
 	register(sebicaOf(8), "sebica_mini")
-}
+})
 
 type sebica struct{ scale, n int64 }
 

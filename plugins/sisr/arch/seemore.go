@@ -8,7 +8,7 @@ import (
 
 // SeeMoRe (Zamfir et al., 2024), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/SeemoRe/__arch/SeemoRe.py;
 // defaults in traiNNer/archs/seemore_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := seemore{
 			scale: s.Scale, in: a.int("in_chans", 3), experts: a.int("num_experts", 3), layers: a.int("num_layers", 6),
@@ -33,7 +33,7 @@ func init() {
 		}
 		return Network{InCh: n.in, Forward: n.forward, MinLQ: small}, nil
 	}, "seemore_t")
-}
+})
 
 type seemore struct {
 	scale, in, experts, layers, dim, kernel, recursive, topk int64

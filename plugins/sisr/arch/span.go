@@ -7,7 +7,7 @@ import (
 )
 
 // SPAN (Wan et al., 2024): traiNNer/archs/span_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	span := func(feat int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := span{
@@ -23,7 +23,7 @@ func init() {
 	register(span(32), "span_f32")
 	register(span(64), "span_f64")
 	register(span(96), "span_f96")
-}
+})
 
 type span struct {
 	inCh, outCh, feat, blocks, upscale int64

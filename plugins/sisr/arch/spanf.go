@@ -8,7 +8,7 @@ import (
 )
 
 // SPANF and SPANF3: traiNNer/archs/spanf_arch.py and spanf3_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := spanF{scale: s.Scale, in: a.int("num_in_ch", 3), feat: a.int("feature_channels", 32)}
 		a.ignore("bias", "num_out_ch") // SPAB1 does not pass its bias on; what comes out has the input's channels
@@ -28,7 +28,7 @@ func init() {
 		}
 		return Network{InCh: n.in, Forward: n.forward, Multiple: n.pad}, nil
 	}, "spanf3")
-}
+})
 
 type spanF struct{ scale, in, feat int64 }
 

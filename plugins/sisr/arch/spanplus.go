@@ -8,7 +8,7 @@ import (
 )
 
 // SPANPlus (umzi2): traiNNer/archs/spanplus_arch.py at 68629319.
-func init() {
+var _ = entry(func() {
 	spanplus := func(feat, block int64, upsampler string) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := spanPlus{
@@ -42,7 +42,7 @@ func init() {
 	register(spanplus(48, 4, "ps"), "spanplus_st")
 	register(spanplus(32, 2, "ps"), "spanplus_sts")
 	register(spanplus(32, 2, "dys"), "spanplus_s")
-}
+})
 
 type spanPlus struct {
 	scale, inCh, outCh, feat int64

@@ -10,7 +10,7 @@ import (
 
 // SRFormer (Zhou et al., 2023), as traiNNer-redux builds it from spandrel_extra_arches 0.2.0
 // (architectures/SRFormer/__arch/SRFormer.py; defaults in traiNNer/archs/srformer_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	register1 := func(name string, img, window int64, layers int, upsampler string) {
 		register(func(s Spec, a *args) (Network, error) {
 			six := slices.Repeat([]int64{6}, layers)
@@ -38,7 +38,7 @@ func init() {
 	}
 	register1("srformer", 48, 24, 6, "pixelshuffle")
 	register1("srformer_light", 64, 16, 4, "pixelshuffledirect")
-}
+})
 
 // srformer shares with SwinIR what is around its blocks.
 type srformer struct {

@@ -6,7 +6,7 @@ import (
 
 // SRFormerV2 (Zhou et al., 2024): traiNNer/archs/srformerv2_arch.py at 68629319. It is SRFormer with fewer channels in its
 // attention and with blocks of plain windows between: see srformer.
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := srformer{swinIR: swinIR{
 			scale: s.Scale, img: a.int("img_size", 64), in: a.int("in_chans", 3), dim: a.int("embed_dim", 240),
@@ -35,7 +35,7 @@ func init() {
 			Multiple: multiple, MinLQ: n.window/2 + 1,
 		}, nil
 	}, "srformerv2")
-}
+})
 
 // srformerPlain is the window_size of its SwinTransformerBlock.
 const srformerPlain = 12

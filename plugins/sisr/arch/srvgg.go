@@ -8,7 +8,7 @@ import (
 
 // SRVGGNetCompact (traiNNer/archs/srvgg_arch.py at 68629319; BasicSR's basicsr/archs/srvgg_arch.py is the same
 // forward, always with the residual).
-func init() {
+var _ = entry(func() {
 	compact := func(feat, convs int64) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := srvgg{
@@ -30,7 +30,7 @@ func init() {
 		}
 		return n.network()
 	}, "srvggnetcompact")
-}
+})
 
 type srvgg struct {
 	numInCh, numOutCh, numFeat, numConv, upscale int64

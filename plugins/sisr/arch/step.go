@@ -45,7 +45,7 @@ type model struct {
 // models are the training loops, by project and by the recipe's model_type.
 var models catalog[model]
 
-func init() { models.add(Redux, model{record: StepConfig.recordRedux}, "") }
+var _ = entry(func() { models.add(Redux, model{record: StepConfig.recordRedux}, "") })
 
 // Training is the estimate of one optimizer step: the generator's forward, the losses, its backward, the
 // discriminator's forwards and backward, the optimizers, in the order of the project's own loop.

@@ -10,7 +10,7 @@ import (
 // BasicSR's training loops (basicsr/models at 8d56e3a0). They clear the gradients of a network before its backward
 // and not after its optimizer's step, so the generator's lie beside the discriminator's backward, and the
 // discriminator's of the step before beside all that the generator does (srgan_model.py, optimize_parameters).
-func init() {
+var _ = entry(func() {
 	models.share(BasicSR)
 	for _, loop := range []struct {
 		basicLoop
@@ -25,7 +25,7 @@ func init() {
 	} {
 		models.add(BasicSR, model{record: loop.record, gradientsStay: true}, loop.names...)
 	}
-}
+})
 
 // The sections of losses that SRModel and SRGANModel read.
 var (

@@ -10,7 +10,7 @@ import (
 
 // Swin2SR (Conde et al., 2022), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/Swin2SR/__arch/Swin2SR.py;
 // defaults in traiNNer/archs/swin2sr_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	swin2sr := func(dim int64, layers int, heads int64, upsampler, resi string) builder {
 		return func(s Spec, a *args) (Network, error) {
 			n := swin2SR{swinIR: swinIR{
@@ -37,7 +37,7 @@ func init() {
 	register(swin2sr(240, 9, 8, "nearest+conv", "3conv"), "swin2sr_l")
 	register(swin2sr(180, 6, 6, "pixelshuffle", "1conv"), "swin2sr_m")
 	register(swin2sr(60, 4, 6, "pixelshuffledirect", "1conv"), "swin2sr_s")
-}
+})
 
 // swin2SR shares with SwinIR what is around its blocks.
 type swin2SR struct {

@@ -10,7 +10,7 @@ import (
 
 // SwinIR (Liang et al., 2021), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/SwinIR/__arch/SwinIR.py;
 // defaults in traiNNer/archs/swinir_arch.py at 68629319).
-func init() {
+var _ = entry(func() {
 	swinir := func(img, dim, layers, heads int64, upsampler, resi string) builder {
 		repeat := func(v int64) []int64 { return slices.Repeat([]int64{v}, int(layers)) }
 		return swinIR{
@@ -20,7 +20,7 @@ func init() {
 	register(swinir(64, 240, 9, 8, "nearest+conv", "3conv"), "swinir_l")
 	register(swinir(48, 180, 6, 6, "pixelshuffle", "1conv"), "swinir_m")
 	register(swinir(64, 60, 4, 6, "pixelshuffledirect", "1conv"), "swinir_s")
-}
+})
 
 // build reads the arguments, with those of n as the defaults.
 func (n swinIR) build(s Spec, a *args) (Network, error) {

@@ -9,7 +9,7 @@ import (
 
 // TemporalSPAN: traiNNer/archs/temporal_span_arch.py at 68629319. A batch of clips (b, t, c, h, w) is (b, t·c, h, w) here,
 // which is as many numbers.
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := temporalSPAN{
 			scale: s.Scale, in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), frames: a.int("num_frames", 5),
@@ -21,7 +21,7 @@ func init() {
 		}
 		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward}, nil
 	}, "temporalspan")
-}
+})
 
 type temporalSPAN struct{ scale, in, out, frames, feat, history int64 }
 

@@ -10,7 +10,7 @@ import (
 // TFDAT: traiNNer/archs/tfdat_arch.py at 68629319: FDAT of the middle frame of a clip and of the sum of the others, each warped
 // to it. How many frames a clip has is the data set's to say (clip_size), 5 where it does not. A batch of clips (b, t, c, h, w)
 // is (b, t·c, h, w) here.
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := tfdat{
 			fdat: fdat{
@@ -44,7 +44,7 @@ func init() {
 		}
 		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, Multiple: n.align}, nil
 	}, "tfdat")
-}
+})
 
 // A tfdat has FDAT's blocks.
 type tfdat struct {

@@ -10,7 +10,7 @@ import (
 
 // TSCUNet (aaf6aa): traiNNer/archs/tscunet_arch.py at 68629319. A batch of clips (b, t, c, h, w) is (b, t·c, h, w) here,
 // which is as many numbers.
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := tscuNet{
 			scale: s.Scale, in: a.int("in_nc", 3), out: a.int("out_nc", 3), frames: a.int("clip_size", 5), nb: a.int("nb", 2),
@@ -33,7 +33,7 @@ func init() {
 		}
 		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, Multiple: 64, MinLQ: 22}, nil
 	}, "tscunet")
-}
+})
 
 type tscuNet struct {
 	scale, in, out, frames, nb, dim, resolution int64

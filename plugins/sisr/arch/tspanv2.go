@@ -9,7 +9,7 @@ import (
 
 // TemporalSPANv2: traiNNer/archs/temporal_span_v2_arch.py at 68629319. A batch of clips (b, t, c, h, w) is (b, t·c, h, w)
 // here, which is as many numbers.
-func init() {
+var _ = entry(func() {
 	register(func(s Spec, a *args) (Network, error) {
 		n := tspanV2{
 			scale: s.Scale, in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), frames: a.int("num_frames", 5),
@@ -28,7 +28,7 @@ func init() {
 			Checkpointing: n.checkpointing, Multiple: 64, MinLQ: 22, // reflection wants more than it adds
 		}, nil
 	}, "temporalspanv2")
-}
+})
 
 type tspanV2 struct {
 	scale, in, out, frames, dim, blocks int64

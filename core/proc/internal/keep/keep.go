@@ -1,8 +1,8 @@
-package proc
+// Package keep is the keeper's own side: the process that stands between launch and the program. It is a package of its own,
+// of few imports, so that a process that was started to be a keeper is one before the rest of its program is prepared.
+package keep
 
 import (
-	"cmp"
-	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
@@ -10,38 +10,50 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
-
-	"golang.org/x/sys/unix"
 )
 
-// KeeperMain is called first thing in main by every program that uses [Run] or [Prepare]. It returns at once, unless this
-// process was started to be a keeper: then it does that, and does not return.
-func KeeperMain() {
-	if len(os.Args) != 4 || os.Args[1] != keeperArg {
+// Word stands first in a keeper's arguments; behind it stand those of Args.
+const Word = "__keeper"
+
+// Args are the arguments of a process that is to be a keeper: it is told what to do on the socket, and which signals launch
+// was started with ignored. The process may be this same program or another one that imports this package.
+func Args(name string, sock int, ignored uint64) []string {
+	return []string{name, Word, strconv.Itoa(sock), strconv.FormatUint(ignored, 16)}
+}
+
+// A keeper needs nothing of what the rest of its program prepares before main (gRPC, protobuf), and a user waits for it. In
+// every other process this does nothing.
+func init() {
+	if len(os.Args) != 4 || os.Args[1] != Word {
 		return
 	}
 	sock, err := strconv.Atoi(os.Args[2])
 	if err == nil {
-		_, err = unix.GetsockoptInt(sock, unix.SOL_SOCKET, unix.SO_TYPE)
+		_, err = syscall.GetsockoptInt(sock, syscall.SOL_SOCKET, syscall.SO_TYPE)
 	}
 	ignored, wrong := strconv.ParseUint(os.Args[3], 16, 64)
-	err = cmp.Or(err, wrong)
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s %s is started by launch itself, and does nothing for anybody else\n", os.Args[0], keeperArg)
+	if err != nil || wrong != nil {
+		_, _ = os.Stderr.WriteString(os.Args[0] + " " + Word + " is started by launch itself, and does nothing for anybody else\n")
 		os.Exit(125)
 	}
-	keep(sock, ignored)
-	os.Exit(0)
+	name := append([]byte("launch-keeper"), 0)
+	prctl(prSetName, uintptr(unsafe.Pointer(&name[0]))) // of the main thread, which is the process's
+	// An init is bound to the main thread, so that each of its waits would switch threads: another goroutine's do not.
+	go func() {
+		keep(sock, ignored)
+		os.Exit(0)
+	}()
+	select {}
 }
 
-// patience is how long the keeper waits for a signal that launch got to arrive here too, counted from when it has heard
+// Patience is how long the keeper waits for a signal that launch got to arrive here too, counted from when it has heard
 // of it. A signal to a group reaches all its members in one go, but they run when it is their turn.
-const patience = 50 * time.Millisecond
+const Patience = 50 * time.Millisecond
 
 // A warden is the keeper's own side: the state of its loop.
 type warden struct {
 	sock    int
-	orders  chan message
+	orders  chan Message
 	signals chan os.Signal
 	deaths  chan death
 
@@ -49,8 +61,8 @@ type warden struct {
 	tty     int // that the program controls, or -1
 	group   int // the foreground process group of tty while we are not in the foreground ourselves
 	user    int // the user's terminal, or -1, to be repaired if launch cannot
-	before  unix.Termios
-	raw     unix.Termios
+	before  syscall.Termios
+	raw     syscall.Termios
 	undo    string // written to it
 	isRaw   bool
 	arrived map[syscall.Signal][]time.Time // here, not yet matched
@@ -64,44 +76,42 @@ type passing struct {
 
 type death struct {
 	pid    int
-	status unix.WaitStatus
-	usage  unix.Rusage
+	status syscall.WaitStatus
+	usage  syscall.Rusage
 	alone  bool // nobody is left
 }
 
 // keep is given the signals that launch was started with ignored.
 func keep(sock int, ignored uint64) {
-	unix.CloseOnExec(sock)
+	syscall.CloseOnExec(sock)
 	w := &warden{
 		sock: sock, tty: -1, user: -1,
-		orders: make(chan message, 16), signals: make(chan os.Signal, 256), deaths: make(chan death, 16),
+		orders: make(chan Message, 16), signals: make(chan os.Signal, 256), deaths: make(chan death, 16),
 		arrived: map[syscall.Signal][]time.Time{}, awaited: map[syscall.Signal][]passing{},
 	}
 	// Caught rather than ignored: what is ignored stays ignored in the program.
-	catch := append(passable(ignored), unix.SIGTTIN, unix.SIGTTOU)
+	catch := append(Passable(ignored), syscall.SIGTTIN, syscall.SIGTTOU)
 	caught := make(chan struct{})
 	go func() {
 		defer close(caught)
-		armour()
+		Armour()
 		signal.Notify(w.signals, catch...)
 	}()
-	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-	name := append([]byte("launch-keeper"), 0)
-	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0)
-	go receive(sock, w.orders)
+	prctl(prSetChildSubreaper, 1)
+	go Receive(sock, w.orders)
 
 	m, ok := <-w.orders
-	for ok && m.kind == msgRaw {
+	for ok && m.Kind == MsgRaw {
 		w.obey(m, nil)
 		m, ok = <-w.orders
 	}
 	defer w.repair() // where launch is killed it cannot
-	if !ok || m.kind != msgStart {
+	if !ok || m.Kind != MsgStart {
 		return
 	}
 	<-caught // before there is a program: to die now of what is meant for it, or of launch's own end, would be its end
 	started := false
-	ignoring(ignored, w.signals, catch, func() { started = w.start(m) })
+	Ignoring(ignored, w.signals, catch, func() { started = w.start(m) })
 	if !started {
 		for range w.orders { // until launch, which has been told, lets us go
 		}
@@ -111,25 +121,25 @@ func keep(sock int, ignored uint64) {
 }
 
 // start starts the program, and reports whether there is one.
-func (w *warden) start(m message) bool {
-	o := m.body.startOrder()
-	if o.control {
-		w.tty = m.files[3]
+func (w *warden) start(m Message) bool {
+	o := m.Body.StartOrder()
+	if o.Control {
+		w.tty = m.Files[3]
 	}
-	attr := &syscall.ProcAttr{Dir: o.dir, Env: o.env, Sys: &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL}}
-	for _, fd := range m.files[:3] {
+	attr := &syscall.ProcAttr{Dir: o.Dir, Env: o.Env, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
+	for _, fd := range m.Files[:3] {
 		attr.Files = append(attr.Files, uintptr(fd))
 	}
-	if o.control {
+	if o.Control {
 		// We lead the session of the program's terminal, as a shell does, and the program leads a group of its own in
 		// it. So its group is no orphan: the suspend key, SIGTTIN and their like are the kernel's own.
-		if _, err := unix.Setsid(); err != nil {
+		if _, err := syscall.Setsid(); err != nil {
 			return w.failed(err)
 		}
-		if err := unix.IoctlSetInt(w.tty, unix.TIOCSCTTY, 0); err != nil {
+		if err := ioctl(w.tty, syscall.TIOCSCTTY, nil); err != nil {
 			return w.failed(err)
 		}
-		attr.Sys.Setpgid, attr.Sys.Foreground, attr.Sys.Ctty = true, o.foreground, w.tty
+		attr.Sys.Setpgid, attr.Sys.Foreground, attr.Sys.Ctty = true, o.Foreground, w.tty
 	}
 	// The kernel kills the program when the *thread* that started it dies (go.dev/issue/27505): that one stays.
 	type started struct {
@@ -139,50 +149,50 @@ func (w *warden) start(m message) bool {
 	ch := make(chan started)
 	go func() {
 		runtime.LockOSThread()
-		w.say(msgBegun, nil)
+		w.say(MsgBegun, nil)
 		pid, err := forkLimited(o, attr)
 		ch <- started{pid, err}
 		select {}
 	}()
 	got := <-ch
 	pid, err := got.pid, got.err
-	for _, fd := range m.files[:3] {
-		unix.Close(fd)
+	for _, fd := range m.Files[:3] {
+		syscall.Close(fd)
 	}
 	if err != nil {
 		return w.failed(err)
 	}
 	w.pid, w.group = pid, pid
 	go w.reap()
-	var b body
-	b.putInt(int64(pid))
-	w.say(msgStarted, b) // if launch has died meanwhile, the loop learns it, and ends the program
+	var b Body
+	b.PutInt(int64(pid))
+	w.say(MsgStarted, b) // if launch has died meanwhile, the loop learns it, and ends the program
 	return true
 }
 
 // forkLimited starts the program under its limit from its first instruction on: the limit is ours while we fork. It is then
 // at least roomy, because the Go runtime dies where it cannot have a page; the rest is done right after.
-func forkLimited(o startOrder, attr *syscall.ProcAttr) (int, error) {
+func forkLimited(o StartOrder, attr *syscall.ProcAttr) (int, error) {
 	const roomy = 256 << 20
-	var old unix.Rlimit
-	want := uint64(o.limit)
-	if o.limit > 0 {
-		if err := unix.Getrlimit(unix.RLIMIT_DATA, &old); err != nil {
+	var old syscall.Rlimit
+	want := uint64(o.Limit)
+	if o.Limit > 0 {
+		if err := syscall.Getrlimit(syscall.RLIMIT_DATA, &old); err != nil {
 			return 0, err
 		}
 		want = min(want, old.Max)
-		ours := unix.Rlimit{Cur: max(want, min(roomy, old.Max)), Max: old.Max}
-		if err := unix.Setrlimit(unix.RLIMIT_DATA, &ours); err != nil {
+		ours := syscall.Rlimit{Cur: max(want, min(roomy, old.Max)), Max: old.Max}
+		if err := syscall.Setrlimit(syscall.RLIMIT_DATA, &ours); err != nil {
 			return 0, err
 		}
-		defer unix.Setrlimit(unix.RLIMIT_DATA, &old)
+		defer syscall.Setrlimit(syscall.RLIMIT_DATA, &old)
 	}
-	pid, err := syscall.ForkExec(o.path, o.args, attr)
+	pid, err := syscall.ForkExec(o.Path, o.Args, attr)
 	if err == syscall.ENOEXEC { // a script without a first line, which shells and execvp give to sh
-		pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", o.path}, o.args[1:]...), attr)
+		pid, err = syscall.ForkExec("/bin/sh", append([]string{"sh", o.Path}, o.Args[1:]...), attr)
 	}
-	if err == nil && o.limit > 0 && want < roomy {
-		_ = unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: want, Max: old.Max}, nil) // it may have ended already
+	if err == nil && o.Limit > 0 && want < roomy {
+		limitData(pid, syscall.Rlimit{Cur: want, Max: old.Max}) // it may have ended already
 	}
 	return pid, err
 }
@@ -193,23 +203,23 @@ func (w *warden) failed(err error) bool {
 	if !ok {
 		errno = syscall.EIO
 	}
-	var b body
-	b.putInt(int64(errno))
-	w.say(msgFailed, b)
+	var b Body
+	b.PutInt(int64(errno))
+	w.say(MsgFailed, b)
 	return false
 }
 
 // say tells launch something. That it cannot hear it any more, w.orders says.
-func (w *warden) say(k kind, b body) { _ = send(w.sock, message{kind: k, body: b}) }
+func (w *warden) say(k Kind, b Body) { _ = Send(w.sock, Message{Kind: k, Body: b}) }
 
 // reap collects the program and all that is orphaned to us, for as long as there is anything.
 func (w *warden) reap() {
 	defer close(w.deaths)
 	for {
 		var d death
-		pid, err := unix.Wait4(-1, &d.status, unix.WUNTRACED, &d.usage)
+		pid, err := syscall.Wait4(-1, &d.status, syscall.WUNTRACED, &d.usage)
 		switch {
-		case err == unix.EINTR:
+		case err == syscall.EINTR:
 			continue
 		case err != nil: // ECHILD
 			return
@@ -218,9 +228,9 @@ func (w *warden) reap() {
 		if pid == w.pid && !d.status.Stopped() {
 			// Its children have become ours before it could be collected.
 			for {
-				other, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-				if other <= 0 && err != unix.EINTR {
-					d.alone = err == unix.ECHILD
+				other, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+				if other <= 0 && err != syscall.EINTR {
+					d.alone = err == syscall.ECHILD
 					break
 				}
 			}
@@ -243,9 +253,9 @@ func (w *warden) loop() {
 				w.sweep(deaths)
 				return
 			}
-			if m.kind == msgLeave {
+			if m.Kind == MsgLeave {
 				w.isRaw = false // launch has seen to it
-				w.linger(m.files)
+				w.linger(m.Files)
 				return
 			}
 			w.obey(m, deaths)
@@ -266,41 +276,41 @@ func (w *warden) loop() {
 }
 
 func (w *warden) died(d death) {
-	var b body
+	var b Body
 	if d.status.Stopped() {
-		b.putInt(int64(d.status.StopSignal()))
-		w.say(msgStopped, b)
+		b.PutInt(int64(d.status.StopSignal()))
+		w.say(MsgStopped, b)
 		return
 	}
 	w.pid = 0
 	if w.tty >= 0 {
 		// Who leads a session takes the foreground group along with SIGHUP when it ends: that is to be ours, not what
 		// the program left. And nobody but those is to hold the terminal, so that launch sees the end of its output.
-		w.setGroup(unix.Getpgrp())
-		unix.Close(w.tty)
+		w.setGroup(syscall.Getpgrp())
+		syscall.Close(w.tty)
 		w.tty = -1
 	}
-	b.putInt(int64(d.status), d.usage.Maxrss*1024)
-	b.putBool(!d.alone)
-	w.say(msgEnded, b)
+	b.PutInt(int64(d.status), d.usage.Maxrss*1024)
+	b.PutBool(!d.alone)
+	w.say(MsgEnded, b)
 }
 
-func (w *warden) obey(m message, deaths <-chan death) {
-	switch m.kind {
-	case msgSignal:
-		sig, group, matched := syscall.Signal(m.body.int()), m.body.bool(), m.body.bool()
+func (w *warden) obey(m Message, deaths <-chan death) {
+	switch m.Kind {
+	case MsgSignal:
+		sig, group, matched := syscall.Signal(m.Body.Int()), m.Body.Bool(), m.Body.Bool()
 		if matched {
 			w.await(sig, group)
 		} else {
 			w.deliver(sig, group)
 		}
-	case msgForeground:
+	case MsgForeground:
 		if w.tty < 0 {
 			return
 		}
 		// In the background of the user's terminal the program is in the background of its own as well, so that
 		// reading from it stops it as it would have stopped.
-		yes, own, now := m.body.bool(), unix.Getpgrp(), w.getGroup()
+		yes, own, now := m.Body.Bool(), syscall.Getpgrp(), w.getGroup()
 		if yes && now == own {
 			if w.setGroup(w.group) != nil && w.pid != 0 { // that group is gone
 				w.setGroup(w.pid)
@@ -309,36 +319,34 @@ func (w *warden) obey(m message, deaths <-chan death) {
 			w.group = now
 			w.setGroup(own)
 		}
-	case msgRaw:
+	case MsgRaw:
 		if w.user >= 0 {
-			unix.Close(w.user)
+			syscall.Close(w.user)
 		}
-		w.user = m.files[0]
-		w.before, w.raw, w.isRaw = termiosOf(m.body.string()), termiosOf(m.body.string()), true
-		w.undo = m.body.string()
-	case msgKill:
+		w.user = m.Files[0]
+		w.before, w.raw, w.isRaw = m.Body.Termios(), m.Body.Termios(), true
+		w.undo = m.Body.Text()
+	case MsgKill:
 		w.sweep(deaths)
-		w.say(msgKilled, nil)
+		w.say(MsgKilled, nil)
 	}
 }
 
 func (w *warden) getGroup() int {
-	g, err := unix.IoctlGetInt(w.tty, unix.TIOCGPGRP)
-	if err != nil {
+	var group int32
+	if ioctl(w.tty, syscall.TIOCGPGRP, unsafe.Pointer(&group)) != nil {
 		return -1
 	}
-	return g
+	return int(group)
 }
 
 // setGroup may be called from the background: SIGTTOU is caught here, hence blocked for the call.
 func (w *warden) setGroup(group int) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	var set, old unix.Sigset_t
-	set.Val[(unix.SIGTTOU-1)/64] |= 1 << ((unix.SIGTTOU - 1) % 64)
-	_ = unix.PthreadSigmask(unix.SIG_BLOCK, &set, &old)
-	defer unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil)
-	return unix.IoctlSetPointerInt(w.tty, unix.TIOCSPGRP, group)
+	defer signalMask(sigSetMask, signalMask(sigBlock, 1<<(syscall.SIGTTOU-1)))
+	to := int32(group)
+	return ioctl(w.tty, syscall.TIOCSPGRP, unsafe.Pointer(&to))
 }
 
 // repair puts the user's terminal in order for a launch that was killed, unless somebody (a shell, usually) already has.
@@ -346,17 +354,18 @@ func (w *warden) repair() {
 	if !w.isRaw || w.user < 0 {
 		return
 	}
-	if now, err := unix.IoctlGetTermios(w.user, unix.TCGETS); err == nil && *now == w.raw {
-		if ready, _ := unix.Poll([]unix.PollFd{{Fd: int32(w.user), Events: unix.POLLOUT}}, 100); ready > 0 && w.undo != "" {
-			_, _ = unix.Write(w.user, []byte(w.undo))
+	var now syscall.Termios
+	if err := ioctl(w.user, syscall.TCGETS, unsafe.Pointer(&now)); err == nil && now == w.raw {
+		if w.undo != "" && writable(w.user, 100) {
+			_, _ = syscall.Write(w.user, []byte(w.undo))
 		}
-		_ = unix.IoctlSetTermios(w.user, unix.TCSETS, &w.before)
+		_ = ioctl(w.user, syscall.TCSETS, unsafe.Pointer(&w.before))
 	}
 }
 
 // linger copies what those that the program left behind print to where it would have gone, until they are done.
 func (w *warden) linger(files []int) {
-	unix.Close(w.sock)
+	syscall.Close(w.sock)
 	if len(files) == 0 {
 		return
 	}
@@ -365,15 +374,15 @@ func (w *warden) linger(files []int) {
 	for ; len(files) >= 2; files = files[2:] {
 		go func(from, to int) {
 			defer func() { done <- struct{}{} }()
-			defer unix.Close(from) // an error there is one for them too, as it would have been bare
-			_ = unix.SetNonblock(from, false)
+			defer syscall.Close(from) // an error there is one for them too, as it would have been bare
+			_ = syscall.SetNonblock(from, false)
 			buf := make([]byte, 32<<10)
 			for {
-				n, err := unix.Read(from, buf)
-				if err == unix.EINTR {
+				n, err := syscall.Read(from, buf)
+				if err == syscall.EINTR {
 					continue
 				}
-				if n <= 0 || err != nil || writeAll(to, buf[:n]) != nil {
+				if n <= 0 || err != nil || WriteAll(to, buf[:n]) != nil {
 					return
 				}
 			}
