@@ -56,8 +56,7 @@ type Detector struct {
 	OnRetry func(Retry)
 
 	mu      sync.Mutex
-	words   *literals
-	sieve   *sieve // of the words that matter while no excerpt is open; nil: the automaton reads every line
+	words   *words
 	signs   *signReader
 	streams []*stream
 }
@@ -72,7 +71,6 @@ type stream struct {
 	dropped  int
 	open     bool // the last excerpt is still being written
 	record   record
-	waiting  waiting
 	state    State
 	renewal  renewal
 }
@@ -84,24 +82,17 @@ func NewDetector(signs job.Signs) (*Detector, error) {
 	if err != nil {
 		return nil, err
 	}
-	words := map[string]uint64{}
-	for _, w := range memoryWords {
-		words[w] |= markMemory
+	list := map[string]uint64{}
+	for marks, words := range map[uint64][]string{
+		markMemory: slices.Concat(memoryWords, notAllocated, killedWords()), markFailure: failureWords, markFrame: frameWords,
+		markBar: barWords, markStat: statWords, markCount: countWords, markBar | markStat | markCount: foldedLetters,
+	} {
+		for _, w := range words {
+			list[lowered(w)] |= marks
+		}
 	}
-	for _, w := range notAllocated {
-		words[lowered(w)] |= markMemory
-	}
-	for _, w := range killedWords() {
-		words[w] |= markMemory
-	}
-	for _, w := range failureWords {
-		words[w] |= markFailure
-	}
-	for _, w := range frameWords {
-		words[w] |= markFrame
-	}
-	r.addWords(words)
-	return &Detector{words: newLiterals(words), sieve: newSieve(words, markFrame), signs: r}, nil
+	r.addWords(list)
+	return &Detector{words: newWords(list), signs: r}, nil
 }
 
 // Write reads terminal output. It is Stream(Terminal).Write.
@@ -130,7 +121,6 @@ func (s *stream) Write(p []byte) (int, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	s.cleaner.write(p)
-	s.settle()
 	return len(p), nil
 }
 
@@ -154,14 +144,9 @@ func (d *Detector) End() {
 
 // segment takes one clean line.
 func (s *stream) segment(seg segment) {
-	marks := uint64(0)
-	if s.open || s.d.sieve == nil || s.d.sieve.holds(seg.text) {
-		marks = s.d.words.scan(seg.text)
-	}
-	if s.d.signs.any && !s.waits(seg, marks) {
-		if s.signLine(seg, marks) {
-			marks |= markMemory
-		}
+	marks := s.d.words.scan(seg.text)
+	if s.d.signs.any && s.signLine(seg, marks) {
+		marks |= markMemory
 	}
 	keep := marks&(markMemory|markFailure) != 0
 	if marks&markMemory != 0 {
@@ -173,10 +158,10 @@ func (s *stream) segment(seg segment) {
 	case keep:
 		s.begin(seg, marks)
 	default:
-		s.watch(seg)
+		s.watch(seg, marks)
 	}
 	s.tail.add(seg, keep)
-	s.renew(seg)
+	s.renew(seg, marks)
 }
 
 // begin opens an excerpt with what came before.
@@ -228,7 +213,7 @@ func (s *stream) extend(seg segment, marks uint64) {
 
 // watch looks for progress after an excerpt that may be about memory. Only its own stream counts: the buffered output of a
 // dying program is written late, and on another stream at any time.
-func (s *stream) watch(seg segment) {
+func (s *stream) watch(seg segment, marks uint64) {
 	if len(s.excerpts) == 0 {
 		return
 	}
@@ -236,7 +221,7 @@ func (s *stream) watch(seg segment) {
 	if !x.memory || len(x.after) >= progressKept {
 		return
 	}
-	if x.looks++; x.looks > mostLooks && x.looks%rareLook != 0 || !mayCount(seg.text) {
+	if x.looks++; x.looks > mostLooks && x.looks%rareLook != 0 || !mayCount(marks) {
 		return
 	}
 	if p, ok := progressOf(string(seg.text)); ok && (len(x.after) == 0 || x.after[len(x.after)-1] != p) {

@@ -66,7 +66,7 @@ const statsRows = 400
 // findings reads an excerpt.
 func (d *Detector) findings(x *excerpt) []finding {
 	rs, first := rows(x.lines, x.first, d.words)
-	counted := counts(rs)
+	counted := counts(rs, d.words)
 	var out []finding
 	for _, i := range d.triggers(x, rs, first) {
 		f, ok := finding{}, false

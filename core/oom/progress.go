@@ -1,9 +1,6 @@
 package oom
 
-import (
-	"strconv"
-	"sync"
-)
+import "strconv"
 
 // recovered are the words of a program that goes on. They count only near a message.
 var recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|batch|step|sample|iteration)|` +
@@ -32,16 +29,15 @@ func recovers(line string) bool {
 }
 
 // counts reads the progress in the rows, once for all findings.
-func counts(rs []row) []counted {
+func counts(rs []row, words *words) []counted {
 	var out []counted
 	bytes := 0
 	for i, r := range rs {
 		bytes += len(r.text) + 1
-		if !mayCount([]byte(r.body[:min(len(r.body), 600)])) {
-			continue
-		}
-		if p, ok := progressOf(r.body); ok {
-			out = append(out, counted{p, i, bytes})
+		if mayCount(words.scan([]byte(r.body))) {
+			if p, ok := progressOf(r.body); ok {
+				out = append(out, counted{p, i, bytes})
+			}
 		}
 	}
 	return out
@@ -157,23 +153,19 @@ var (
 	stamped  = rx(`\b\d\d:\d\d:\d\d`)
 )
 
-// countWords marks the words of barCount (1), logStats (2) and logCount (4): progressOf needs 1, or both 2 and 4.
-var countWords = sync.OnceValue(func() *literals {
-	words := map[string]uint64{" [": 1, " •": 1, "ſ": 7, "\u212a": 7} // these two fold to s and k
-	for _, w := range []string{"loss", "lr", "acc", "psnr", "it/s", "s/it", "eta", "ppl", "reward", "grad", "samples/s", "tokens/s"} {
-		words[w] = 2
-	}
-	for _, w := range []string{"epoch", "iter", "step", "batch", "it", "update"} {
-		words[w] = 4
-	}
-	return newLiterals(words)
-})
+// Words of barCount, logStats and logCount. Two letters fold to s and k, by which these words may be written as well.
+var (
+	barWords   = []string{" [", " •"}
+	statWords  = []string{"loss", "lr", "acc", "psnr", "it/s", "s/it", "eta", "ppl", "reward", "grad", "samples/s", "tokens/s"}
+	countWords = []string{"epoch", "iter", "step", "batch", "it", "update"}
 
-// mayCount reports whether progressOf may find anything, at a hundredth of its cost: after a message about memory it runs on
-// every line until the program shows progress.
-func mayCount(text []byte) bool {
-	marks := countWords().scan(text[:min(len(text), 600)])
-	return marks&1 != 0 || marks&6 == 6
+	foldedLetters = []string{"ſ", "\u212a"}
+)
+
+// mayCount reports whether progressOf may find anything in a line with these marks: after a message about memory it is asked
+// of every line until the program shows progress.
+func mayCount(marks uint64) bool {
+	return marks&markBar != 0 || marks&markStat != 0 && marks&markCount != 0
 }
 
 func progressOf(text string) (progress, bool) {

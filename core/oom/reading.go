@@ -3,7 +3,6 @@ package oom
 import (
 	"slices"
 	"strings"
-	"sync"
 )
 
 // head finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ", "Exception: ".
@@ -60,15 +59,6 @@ func read(rs []row, i int) (finding, bool) {
 	return f, ok
 }
 
-// ruleFilter skips the rules that a line cannot match.
-var ruleFilter = sync.OnceValue(func() *prefilter {
-	var all []*pattern
-	for _, r := range rules {
-		all = append(all, r.re)
-	}
-	return newPrefilter(all)
-})
-
 // code is a line of Python, as a traceback or a listing shows it.
 var code = rx(`^(?:except|raise|if|elif|assert|return|with|print)\b[ (]`)
 
@@ -113,11 +103,7 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 	if code.MatchString(text) {
 		return finding{}, 0, false
 	}
-	may := ruleFilter().may(text)
 	for n, r := range rules {
-		if may>>(n%64)&1 == 0 {
-			continue
-		}
 		at := r.re.FindStringIndex(text)
 		if at == nil {
 			continue

@@ -68,9 +68,6 @@ func richFirst(line []byte) ([]byte, bool) {
 	if len(line) < recordIndent || line[0] != '[' && line[0] != ' ' && (line[0] < 'C' || line[0] > 'W') {
 		return nil, false
 	}
-	if !mayHead(line) {
-		return nil, false
-	}
 	m := richHead.FindIndex(line)
 	if m == nil {
 		return nil, false
@@ -80,20 +77,6 @@ func richFirst(line []byte) ([]byte, bool) {
 		message = message[:r[0]]
 	}
 	return bytes.TrimRight(message, " "), true
-}
-
-// mayHead reports whether richHead may match, for a hundredth of its price: many lines begin with a bracket or a space.
-func mayHead(line []byte) bool {
-	if line[0] == '[' {
-		line = line[bytes.IndexByte(line, ']')+1:]
-	}
-	line = bytes.TrimLeft(line, " \t\f")
-	for _, level := range []string{"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"} {
-		if n := len(level); len(line) > n && string(line[:n]) == level && (line[n] == ' ' || line[n] == '\t') {
-			return true
-		}
-	}
-	return false
 }
 
 // richRest returns the message part of a further line of a record.

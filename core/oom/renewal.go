@@ -37,10 +37,10 @@ const (
 )
 
 // renew looks at a line. Before a stream has spoken of anything that matters it reads the first lines only.
-func (s *stream) renew(seg segment) {
+func (s *stream) renew(seg segment, marks uint64) {
 	r := &s.renewal
 	counts := false
-	if (r.ended == 0 || r.agent > 0 || r.complete()) && mayCount(seg.text) {
+	if (r.ended == 0 || r.agent > 0 || r.complete()) && mayCount(marks) {
 		if _, counts = progressOf(string(seg.text)); counts && r.complete() {
 			r.after++
 		}
@@ -50,13 +50,13 @@ func (s *stream) renew(seg segment) {
 		if counts || seg.number > headRead || len(s.excerpts) > 0 {
 			r.ended = seg.number
 		} else {
-			r.take(headHash(seg.text))
+			r.take(headHash(seg.text, marks))
 		}
 	}
 	if len(s.excerpts) == 0 || len(r.head) < headAgain || counts {
 		return
 	}
-	h := headHash(seg.text)
+	h := headHash(seg.text, marks)
 	if h <= 1 {
 		return
 	}
@@ -135,9 +135,9 @@ func (s *stream) renewed() int {
 
 // headHash is of a line without its numbers (FNV-1a); 0 for one that says too little, that counts, that is the source
 // below a warning, or that tells of a failure.
-func headHash(text []byte) uint64 {
+func headHash(text []byte, marks uint64) uint64 {
 	const enough = 8 // letters
-	if len(text) > 400 || len(text) > 1 && text[0] == ' ' && text[1] == ' ' || mayCount(text) ||
+	if len(text) > 400 || len(text) > 1 && text[0] == ' ' && text[1] == ' ' || mayCount(marks) ||
 		strings.HasPrefix(string(text), "Traceback") {
 		return 0
 	}
@@ -228,7 +228,7 @@ func (x excerpt) since(line int) (_ excerpt, ok bool) {
 // repeats reports whether lines of the head come again between it and a finding: then they are no head.
 func (s *stream) repeats(f *finding) bool {
 	for _, r := range f.rows[:f.at] {
-		if r.number > s.renewal.ended && !r.more && slices.Contains(s.renewal.head, headHash([]byte(r.text))) {
+		if r.number > s.renewal.ended && !r.more && slices.Contains(s.renewal.head, headHash([]byte(r.text), s.d.words.scan([]byte(r.text)))) {
 			return true
 		}
 	}

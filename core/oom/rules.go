@@ -44,7 +44,7 @@ type rule struct {
 	cause   string // one line for a person; of memory, the device that ran out
 }
 
-// Words open an excerpt; the rules then read it. They are in lower case, and cheap: see literals.go.
+// Words open an excerpt; the rules then read it. They are in lower case.
 var (
 	memoryWords = []string{
 		"out of memory", "out-of-memory", "outofmemory", "out_of_memory", "tried to allocate", "total capac",

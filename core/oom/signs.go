@@ -17,14 +17,6 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Marks of words. The signs share the bits above these.
-const (
-	markMemory uint64 = 1 << iota
-	markFailure
-	markFrame
-	firstSign = 3
-)
-
 // An Event is a sign that was read.
 type Event struct {
 	Kind      job.SignKind
@@ -134,7 +126,6 @@ type signReader struct {
 	any         bool
 	announces   bool // there are signs of where other phases begin
 	always      bool
-	progress    uint64 // marks of the signs of progress alone
 	codes       map[int]string
 	mustSucceed bool
 	budget      budget
@@ -170,7 +161,6 @@ func newSignReader(signs job.Signs) (*signReader, error) {
 		}
 		r.signs = append(r.signs, c)
 	}
-	r.progress = progressMarks(r.signs)
 	return r, nil
 }
 

@@ -53,7 +53,7 @@ const maxRow = 2 << 10
 
 // rows cleans the lines of an excerpt, and says where the first line that matters begins. A line is several rows if it
 // holds several lines as JSON, or is longer than maxRow.
-func rows(lines []held, first int, words *literals) ([]row, int) {
+func rows(lines []held, first int, words *words) ([]row, int) {
 	out := make([]row, 0, len(lines))
 	from, source := 0, false
 	for i, l := range lines {
@@ -104,7 +104,7 @@ func rows(lines []held, first int, words *literals) ([]row, int) {
 
 // cut returns where to end the first row of a text that is longer than one: at a space, and if there is one, far from all
 // words that matter, so that none is torn in two.
-func cut(text string, words *literals) int {
+func cut(text string, words *words) int {
 	const room = 48 // longer than any word
 	first := 0
 	for at := maxRow; ; {
@@ -112,7 +112,7 @@ func cut(text string, words *literals) int {
 		if at <= maxRow/2 {
 			break
 		}
-		if words.scan([]byte(text[at-room:min(len(text), at+room)])) == 0 {
+		if words.scan([]byte(text[at-room:min(len(text), at+room)]))&^(markBar|markStat|markCount) == 0 {
 			return at
 		}
 		first = max(first, at)
