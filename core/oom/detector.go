@@ -1,22 +1,11 @@
 package oom
 
 import (
+	"fmt"
 	"io"
 	"slices"
-	"sync"
 
 	"github.com/launch-ml/launch/core/job"
-)
-
-// Names of the streams that the Detector knows apart. Others are live streams like Terminal.
-const (
-	Terminal = "terminal" // a pseudo-terminal, or a file or pipe that holds what would stand on one
-	Stdout   = "stdout"
-	Stderr   = "stderr"
-	// Log is the program's own log file. If both have a sign or a message, the log wins: it is not wrapped, not redrawn
-	// and not shared with other processes. What only a live stream has counts as well, because a log starts late and
-	// misses what kills the program.
-	Log = "log"
 )
 
 const (
@@ -29,51 +18,6 @@ const (
 	mostLooks    = 2000 // lines that are looked at for progress after an excerpt, and then one in so many
 	rareLook     = 64
 )
-
-// An excerpt is the text around lines that may matter. Only a report reads it.
-type excerpt struct {
-	stream    string
-	lines     []held
-	first     int // index of the first line that matters; what stands before is context
-	bytes     int
-	left      int // lines that may still be added
-	memory    bool
-	phase     string        // the phase by signs at the last line that may be about memory
-	announced bool          // the program prints where other phases begin
-	signs     map[int]Event // by line number: the plugin's signs of an out-of-memory or its survival
-	after     []progress    // seen since it was closed
-	looks     int           // for these
-	ends      bool          // its last line is the stream's
-}
-
-// A Detector reads a program's output as it is written. It never fails, never holds output back, and holds a bounded
-// amount of it. It may be written to from several goroutines, one a stream.
-type Detector struct {
-	// OnEvent, if not nil, is called for every sign, in order within a stream, from within Write; it must not call the
-	// Detector. It is set before the first write.
-	OnEvent func(Event)
-	// OnRetry, if not nil, is called in the same way for every line of an allocator about a request that it tries again.
-	OnRetry func(Retry)
-
-	mu      sync.Mutex
-	words   *words
-	signs   *signReader
-	streams []*stream
-}
-
-// A stream is one source of output.
-type stream struct {
-	d        *Detector
-	name     string
-	cleaner  cleaner
-	tail     tail
-	excerpts []*excerpt
-	dropped  int
-	open     bool // the last excerpt is still being written
-	record   record
-	state    State
-	renewal  renewal
-}
 
 // NewDetector returns a Detector that reads the plugin's signs as well; job.Signs{} for none. The error names the pattern
 // that is no RE2 expression.
@@ -136,7 +80,7 @@ func (d *Detector) End() {
 		}
 		d.signs.match(seg.text, d.words.scan(seg.text), func(_ int, e Event, _ int) {
 			if e.Kind == job.Progress && !s.state.another(e) {
-				s.event(e, seg.number, string(seg.text))
+				s.take(e, seg.number, string(seg.text))
 			}
 		})
 	}
@@ -149,8 +93,10 @@ func (s *stream) segment(seg segment) {
 		marks |= markMemory
 	}
 	keep := marks&(markMemory|markFailure) != 0
-	if marks&markMemory != 0 {
-		s.retry(seg.text)
+	if marks&markMemory != 0 && s.d.OnRetry != nil && s.name != Log { // a log file repeats what was printed
+		if r, ok := readRetry(seg.text); ok {
+			s.d.OnRetry(r)
+		}
 	}
 	switch {
 	case s.open:
@@ -161,7 +107,7 @@ func (s *stream) segment(seg segment) {
 		s.watch(seg, marks)
 	}
 	s.tail.add(seg, keep)
-	s.renew(seg, marks)
+	s.renewal.read(seg, marks, len(s.excerpts) > 0)
 }
 
 // begin opens an excerpt with what came before.
@@ -192,11 +138,11 @@ func (s *stream) extend(seg segment, marks uint64) {
 		x.memory = true
 		x.phase, x.announced = s.d.phaseFor(s), s.d.signs.announces
 	}
-	if s.record.event != nil {
+	if s.event != nil {
 		if x.signs == nil {
 			x.signs = map[int]Event{}
 		}
-		x.signs[s.record.event.Line.Number] = *s.record.event
+		x.signs[s.event.Line.Number] = *s.event
 		x.first = min(x.first, max(0, len(x.lines)-s.record.lines))
 	}
 	if n := len(x.lines); n > 0 && s.tail.redraw && x.lines[n-1].number == seg.number {
@@ -267,4 +213,16 @@ func rank(stream string) int {
 		return 0
 	}
 	return 1
+}
+
+// Slow describes the patterns that were not matched on every line, because that would have slowed down the program.
+func (d *Detector) Slow() (out []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.signs.signs {
+		if c.slow {
+			out = append(out, fmt.Sprintf("%s %.60q", c.sign.Kind, c.sign.Pattern))
+		}
+	}
+	return out
 }

@@ -19,8 +19,8 @@ var sourcePhases = []struct {
 	{Build, rx(`\[\[(?:\{\{)?[Nn]ode:? [^\]]*(?:initial_value|/Initializer/|/Assign\b|zeros_\d+\b|truncated_normal|` +
 		`random_uniform)`)},
 	{TrainBackward, rx(`\[\[(?:\{\{)?[Nn]ode:? [^\]]*(?:gradients?[/_]|gradient_tape/)|/gradients/|gradient_tape/|` +
-		`_grad/|Conv\dDBackprop|BackpropFilter|` +
-		`transpose\(jvp|operator < \w+_grad > error|\b\w+_grad_ad_func\b|::\w+Grad(?:Kernel|Node)\b|egr::(?:Run)?Backward`)},
+		`_grad/|Conv\dDBackprop|BackpropFilter|transpose\(jvp|operator < \w+_grad > error|\b\w+_grad_ad_func\b|` +
+		`::\w+Grad(?:Kernel|Node)\b|egr::(?:Run)?Backward`)},
 	// the update of a weight (keras/optimizers/, TensorFlow's ResourceApplyAdam)
 	{Optimizer, rx(`\[\[(?:\{\{)?[Nn]ode:? (?:\w+/)?(?:Adam\w*|Nadam|SGD|RMSprop|Adagrad|Adadelta|Ftrl|Momentum|` +
 		`GradientDescent|LAMB|Lion)(?:_\d+)?/|\bResource(?:Sparse)?Apply[A-Z]\w+`)},
@@ -96,29 +96,24 @@ var wordPhases = []struct {
 		`on) (?:the )?\x60?(?:loss\.)?backward\b|\bback-?propagat`)},
 	{Optimizer, rx(`(?i)\boptimi[sz]er\.step\b|(?:during|in|at) (?:the )?optimi[sz]er'?s? (?:step|update)`)},
 	{Build, rx(`(?i)captur(?:e|ing) (?:the )?cuda ?graph|loading (?:model|weights|checkpoint shards|pipeline|` +
-		`pretrained)|` +
-		`load(?:ing)? .{0,60}weights:|model initiali[sz]ation|initiali[sz]ing (?:the )?model|` +
+		`pretrained)|load(?:ing)? .{0,60}weights:|model initiali[sz]ation|initiali[sz]ing (?:the )?model|` +
 		`creating (?:the )?model|building (?:the )?model|failed to load (?:the )?model|engine core init|` +
-		`EngineCore failed to start|` +
-		`error loading (?:the )?model|load_tensors|kv[ _]cache|KV (?:buffer|self) size|compute buffer size|` +
-		`offload(?:ed|ing) [\w/ -]{0,24}layers|` +
-		`moving (?:the )?model to|while (?:loading|initiali[sz]ing) (?:the )?(?:model|weights)`)},
+		`EngineCore failed to start|error loading (?:the )?model|load_tensors|kv[ _]cache|KV (?:buffer|self) size|` +
+		`compute buffer size|offload(?:ed|ing) [\w/ -]{0,24}layers|moving (?:the )?model to|` +
+		`while (?:loading|initiali[sz]ing) (?:the )?(?:model|weights)`)},
 	{Checkpoint, rx(`(?i)(?:write|save|saving|dump|load|restore)_?(?:state|checkpoint|ckpt)\b|` +
-		`saving (?:the )?(?:\w+ )?(?:model|` +
-		`checkpoint|state|weights|snapshot)|resuming (?:training )?from|\b(?:checkpoint|ckpt) (?:write|writing|save|` +
-		`saving)\b|` +
-		`loading (?:the )?(?:checkpoint|state)\b|writing (?:the |a )?(?:checkpoint|snapshot)|` +
-		`SafetensorError\b.*seriali[sz]`)},
+		`saving (?:the )?(?:\w+ )?(?:model|checkpoint|state|weights|snapshot)|resuming (?:training )?from|` +
+		`\b(?:checkpoint|ckpt) (?:write|writing|save|saving)\b|loading (?:the )?(?:checkpoint|state)\b|` +
+		`writing (?:the |a )?(?:checkpoint|snapshot)|SafetensorError\b.*seriali[sz]`)},
 	{Validation, rx(`(?i)\b(?:running|start(?:ing|ed)?|begin(?:ning)?|doing|performing|during|in|at|on|for|` +
 		`the) (?:the )?(?:\w+ )?(?:validation|evaluation|inference)\b(?: (?:step|loop|phase|stage|pass|epoch|time))?|` +
-		`\b(?:validating|evaluating|testing)\b|évaluation|\b(?:Valid|Val|Validate|Validation|Evaluation|Eval|` +
-		`Evaluating|Test|Testing|Predict|Predicting|Inference)(?: DataLoader \d+)?\b[^|%]{0,40} *\d+%|` +
+		`\b(?:validating|evaluating|testing)\b|évaluation|\b(?:Valid|Val|Validate|Validation|Evaluation|Eval|Evaluating|` +
+		`Test|Testing|Predict|Predicting|Inference)(?: DataLoader \d+)?\b[^|%]{0,40} *\d+%|` +
 		`^\W*(?:Valid|Val|Validation|Eval|Evaluation|Test|Testing)\b:? *\[ *\d+/\d+\]|` + // MetricLogger's
 		`\[>+ *\] \d+/\d+, [\d.]+ task/s|` + // MMCV's bar, of its tests
-		`\((?:valid|val|validation|eval|test)\) ?:|^\W*(?:Valid|Val|Test|Eval|Validation): ?\[|===?> ?(?:testing|` +
-		`validating|evaluating)|` +
-		`(?:validation|evaluation|inference) (?:step|loop|phase|stage|pass)\b|\*{3,} ?(?:Running )?(?:Evaluation|` +
-		`Prediction)|预测|推理|验证|测试时`)},
+		`\((?:valid|val|validation|eval|test)\) ?:|^\W*(?:Valid|Val|Test|Eval|Validation): ?\[|` +
+		`===?> ?(?:testing|validating|evaluating)|(?:validation|evaluation|inference) (?:step|loop|phase|stage|pass)\b|` +
+		`\*{3,} ?(?:Running )?(?:Evaluation|Prediction)|预测|推理|验证|测试时`)},
 	// datasets' bars: "Map (num_proc=4):  30%|", "Generating train split: 120 examples"
 	{Data, rx(`(?i)loading (?:the )?(?:dataset|data|images)\b|caching images|tokeniz(?:ing|ation)|` +
 		`^\W*(?:Map|Filter|Flatten\w*|Casting|Grouping texts|Running tokenizer)\b[^|%]{0,60}\d+%|` +
@@ -132,17 +127,15 @@ var readsData = rx(`(?i)^\W*(?:reading|loading|decoding|pre-?processing|processi
 
 // noDoing are words of such a line for what is not done now.
 var noDoing = rx(`(?i)\b(?:no|not|without|skip\w*|disabled?|before|after|finished|completed?|done|loaded|saved|` +
-	`strategy|dataset|split|will|every|set)\b|` +
-	`\b100%|(?:checkpoint|from):? +(?:false|none|null|''|"")`)
+	`strategy|dataset|split|will|every|set)\b|\b100%|(?:checkpoint|from):? +(?:false|none|null|''|"")`)
 
 // overPhases are words for the end of a phase: what was said of it before is over.
 var overPhases = []linePhase{
 	{Checkpoint, rx(`(?i)\b(?:saved|wrote|written)\b`)},
 	{Validation, rx(`(?i)\bval(?:id(?:ation)?)?[_ /](?:loss|acc\w*|psnr|time|perp\w*|score)|\beval_(?:loss|runtime)|` +
 		`\b(?:validation|evaluation) (?:finished|done|complete\w*|took|results?)`)},
-	{Build, rx(`(?i)\b(?:model|weights) (?:was |were )?loaded|\b(?:weights|model|loading) took\b|\bloaded (?:model|` +
-		`weights)|` +
-		`\ball keys matched|\bloading\b.{0,60}\b100%`)},
+	{Build, rx(`(?i)\b(?:model|weights) (?:was |were )?loaded|\b(?:weights|model|loading) took\b|` +
+		`\bloaded (?:model|weights)|\ball keys matched|\bloading\b.{0,60}\b100%`)},
 	{Data, rx(`(?i)\bdata(?:set)?s? (?:was |were )?loaded|\bloaded (?:the )?data`)},
 }
 
@@ -244,11 +237,10 @@ var entrance = rx(`^(?:<module>|main\w*|run|_run\w*|wrapper|_?worker\w*|launch\w
 
 var (
 	trainingCount = rx(`(?i)\b(?:epoch|train\w*|iter(?:ation)?|step|loss)s?\b`)
-	plannedCount  = rx(`(?i)\b(?:num(?:ber)?|total|max|accumulation|warm-?up)(?: of)?(?: train(?:ing)?)? ` +
-		`(?:epochs?|(?:optimi[sz]\w+ )?steps?|iter\w*)\b`)
+	plannedCount  = rx(`(?i)\b(?:num(?:ber)?|total|max|accumulation|warm-?up)(?: of)?(?: train(?:ing)?)? (?:epochs?|` +
+		`(?:optimi[sz]\w+ )?steps?|iter\w*)\b`)
 	otherCount = rx(`(?i)\b(?:val|valid|validation|eval|evaluation|test|testing|infer\w*|predict\w*|generat\w*|` +
-		`sampl\w*|load\w*|download\w*|` +
-		`map|tokeniz\w*|quantiz\w*|cach\w*|saving|fetching|encod\w*|embed\w*|extract\w*)\b`)
+		`sampl\w*|load\w*|download\w*|map|tokeniz\w*|quantiz\w*|cach\w*|saving|fetching|encod\w*|embed\w*|extract\w*)\b`)
 )
 
 // counting is the phase by a counter that had not come to its end: an epoch's is training's.
