@@ -2,29 +2,14 @@ package oom
 
 import "strings"
 
-// A text may end inside a traceback: a paste that was cut, a process that was killed while it printed. Then a program
-// failed there, whatever it printed before, and its last line is missing. It may still be known why: an allocator's
-// own warnings stand right above the failure that they cause, and the exception itself need not name memory.
-
-// cutOffRule is a traceback without its last line.
-var cutOffRule = rule{name: "cut_off", kind: NoMemory, weight: exception, nature: raised,
-	cause: "the text ends inside a traceback, before the exception's own line"}
-
-// launchedRule is that of a launcher of processes: of another process's end.
-var launchedRule = rule{name: "worker_died", kind: NoMemory, weight: echo, nature: consequence,
-	cause: "a process of the program ended"}
-
 var (
-	// beganTrace is the first line of a traceback; IPython names the exception before it (IPython/core/ultratb.py).
-	beganTrace = rx(`(?:([A-Z]\w*(?:Error|Exception|Exhausted|Interrupt))\s*)?Traceback \(most recent call last\)`)
 	// inTrace are lines that a traceback has below its frames: source, carets, "[Previous line repeated …]", IPython's
 	// frames.
 	inTrace = rx(`^(?:\s+\S|File \S|-+> ?\d+|\s*\d+ +\S|Cell In|Input In|<ipython-input|[~/]\S*$|\S+\.pyc? in )`)
 	trailer = rx("^(?:```.*|\\.{2,}|…|~~~)$")
 	// starters are the files of programs that only start others.
 	starters = rx(`torch/distributed/|/accelerate/commands/|/deepspeed/launcher/|/bin/(?:torchrun|accelerate|` +
-		`deepspeed)$|/runpy\.py$|` +
-		`/subprocess\.py$|/ray/_private/worker\.py$`)
+		`deepspeed)$|/runpy\.py$|/subprocess\.py$|/ray/_private/worker\.py$`)
 )
 
 // cutOff returns the finding of a traceback in which the rows end.
@@ -98,9 +83,8 @@ func cutTrace(rs []row, from, last int, name string) (finding, bool) {
 // mute are the exceptions of a program whose allocation was refused, that do not name it:
 // torch/csrc/inductor/aoti_runtime, expandable segments (c10/cuda/CUDACachingAllocator.cpp), and TensorFlow's errors
 // from eager execution.
-var mute = rx(`aoti_torch_\w+ ?\(.*API call failed|CUDA driver error: device not ready|\b(?:InternalError|` +
-	`UnknownError|` +
-	`_?FallbackException|InternalFailure)\b|CUDA error: unknown error`)
+var mute = rx(`aoti_torch_\w+ ?\(.*API call failed|CUDA driver error: device not ready|` +
+	`\b(?:InternalError|UnknownError|_?FallbackException|InternalFailure)\b|CUDA error: unknown error`)
 
 // refusedBefore bounds, in rows, how long before such an exception the allocator's warning stands.
 const refusedBefore = 80

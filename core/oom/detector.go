@@ -1,22 +1,11 @@
 package oom
 
 import (
+	"fmt"
 	"io"
 	"slices"
-	"sync"
 
 	"github.com/launch-ml/launch/core/job"
-)
-
-// Names of the streams that the Detector knows apart. Others are live streams like Terminal.
-const (
-	Terminal = "terminal" // a pseudo-terminal, or a file or pipe that holds what would stand on one
-	Stdout   = "stdout"
-	Stderr   = "stderr"
-	// Log is the program's own log file. If both have a sign or a message, the log wins: it is not wrapped, not redrawn
-	// and not shared with other processes. What only a live stream has counts as well, because a log starts late and
-	// misses what kills the program.
-	Log = "log"
 )
 
 const (
@@ -30,53 +19,6 @@ const (
 	rareLook     = 64
 )
 
-// An excerpt is the text around lines that may matter. Only a report reads it.
-type excerpt struct {
-	stream    string
-	lines     []held
-	first     int // index of the first line that matters; what stands before is context
-	bytes     int
-	left      int // lines that may still be added
-	memory    bool
-	phase     string        // the phase by signs at the last line that may be about memory
-	announced bool          // the program prints where other phases begin
-	signs     map[int]Event // by line number: the plugin's signs of an out-of-memory or its survival
-	after     []progress    // seen since it was closed
-	looks     int           // for these
-	ends      bool          // its last line is the stream's
-}
-
-// A Detector reads a program's output as it is written. It never fails, never holds output back, and holds a bounded
-// amount of it. It may be written to from several goroutines, one a stream.
-type Detector struct {
-	// OnEvent, if not nil, is called for every sign, in order within a stream, from within Write; it must not call the
-	// Detector. It is set before the first write.
-	OnEvent func(Event)
-	// OnRetry, if not nil, is called in the same way for every line of an allocator about a request that it tries again.
-	OnRetry func(Retry)
-
-	mu      sync.Mutex
-	words   *literals
-	sieve   *sieve // of the words that matter while no excerpt is open; nil: the automaton reads every line
-	signs   *signReader
-	streams []*stream
-}
-
-// A stream is one source of output.
-type stream struct {
-	d        *Detector
-	name     string
-	cleaner  cleaner
-	tail     tail
-	excerpts []*excerpt
-	dropped  int
-	open     bool // the last excerpt is still being written
-	record   record
-	waiting  waiting
-	state    State
-	renewal  renewal
-}
-
 // NewDetector returns a Detector that reads the plugin's signs as well; job.Signs{} for none. The error names the pattern
 // that is no RE2 expression.
 func NewDetector(signs job.Signs) (*Detector, error) {
@@ -84,24 +26,17 @@ func NewDetector(signs job.Signs) (*Detector, error) {
 	if err != nil {
 		return nil, err
 	}
-	words := map[string]uint64{}
-	for _, w := range memoryWords {
-		words[w] |= markMemory
+	list := map[string]uint64{}
+	for marks, words := range map[uint64][]string{
+		markMemory: slices.Concat(memoryWords, notAllocated, killedWords()), markFailure: failureWords, markFrame: frameWords,
+		markBar: barWords, markStat: statWords, markCount: countWords, markBar | markStat | markCount: foldedLetters,
+	} {
+		for _, w := range words {
+			list[lowered(w)] |= marks
+		}
 	}
-	for _, w := range notAllocated {
-		words[lowered(w)] |= markMemory
-	}
-	for _, w := range killedWords() {
-		words[w] |= markMemory
-	}
-	for _, w := range failureWords {
-		words[w] |= markFailure
-	}
-	for _, w := range frameWords {
-		words[w] |= markFrame
-	}
-	r.addWords(words)
-	return &Detector{words: newLiterals(words), sieve: newSieve(words, markFrame), signs: r}, nil
+	r.addWords(list)
+	return &Detector{words: newWords(list), signs: r}, nil
 }
 
 // Write reads terminal output. It is Stream(Terminal).Write.
@@ -130,7 +65,6 @@ func (s *stream) Write(p []byte) (int, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	s.cleaner.write(p)
-	s.settle()
 	return len(p), nil
 }
 
@@ -146,7 +80,7 @@ func (d *Detector) End() {
 		}
 		d.signs.match(seg.text, d.words.scan(seg.text), func(_ int, e Event, _ int) {
 			if e.Kind == job.Progress && !s.state.another(e) {
-				s.event(e, seg.number, string(seg.text))
+				s.take(e, seg.number, string(seg.text))
 			}
 		})
 	}
@@ -154,18 +88,15 @@ func (d *Detector) End() {
 
 // segment takes one clean line.
 func (s *stream) segment(seg segment) {
-	marks := uint64(0)
-	if s.open || s.d.sieve == nil || s.d.sieve.holds(seg.text) {
-		marks = s.d.words.scan(seg.text)
-	}
-	if s.d.signs.any && !s.waits(seg, marks) {
-		if s.signLine(seg, marks) {
-			marks |= markMemory
-		}
+	marks := s.d.words.scan(seg.text)
+	if s.d.signs.any && s.signLine(seg, marks) {
+		marks |= markMemory
 	}
 	keep := marks&(markMemory|markFailure) != 0
-	if marks&markMemory != 0 {
-		s.retry(seg.text)
+	if marks&markMemory != 0 && s.d.OnRetry != nil && s.name != Log { // a log file repeats what was printed
+		if r, ok := readRetry(seg.text); ok {
+			s.d.OnRetry(r)
+		}
 	}
 	switch {
 	case s.open:
@@ -173,10 +104,10 @@ func (s *stream) segment(seg segment) {
 	case keep:
 		s.begin(seg, marks)
 	default:
-		s.watch(seg)
+		s.watch(seg, marks)
 	}
 	s.tail.add(seg, keep)
-	s.renew(seg)
+	s.renewal.read(seg, marks, len(s.excerpts) > 0)
 }
 
 // begin opens an excerpt with what came before.
@@ -207,11 +138,11 @@ func (s *stream) extend(seg segment, marks uint64) {
 		x.memory = true
 		x.phase, x.announced = s.d.phaseFor(s), s.d.signs.announces
 	}
-	if s.record.event != nil {
+	if s.event != nil {
 		if x.signs == nil {
 			x.signs = map[int]Event{}
 		}
-		x.signs[s.record.event.Line.Number] = *s.record.event
+		x.signs[s.event.Line.Number] = *s.event
 		x.first = min(x.first, max(0, len(x.lines)-s.record.lines))
 	}
 	if n := len(x.lines); n > 0 && s.tail.redraw && x.lines[n-1].number == seg.number {
@@ -228,7 +159,7 @@ func (s *stream) extend(seg segment, marks uint64) {
 
 // watch looks for progress after an excerpt that may be about memory. Only its own stream counts: the buffered output of a
 // dying program is written late, and on another stream at any time.
-func (s *stream) watch(seg segment) {
+func (s *stream) watch(seg segment, marks uint64) {
 	if len(s.excerpts) == 0 {
 		return
 	}
@@ -236,7 +167,7 @@ func (s *stream) watch(seg segment) {
 	if !x.memory || len(x.after) >= progressKept {
 		return
 	}
-	if x.looks++; x.looks > mostLooks && x.looks%rareLook != 0 || !mayCount(seg.text) {
+	if x.looks++; x.looks > mostLooks && x.looks%rareLook != 0 || !mayCount(marks) {
 		return
 	}
 	if p, ok := progressOf(string(seg.text)); ok && (len(x.after) == 0 || x.after[len(x.after)-1] != p) {
@@ -282,4 +213,16 @@ func rank(stream string) int {
 		return 0
 	}
 	return 1
+}
+
+// Slow describes the patterns that were not matched on every line, because that would have slowed down the program.
+func (d *Detector) Slow() (out []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.signs.signs {
+		if c.slow {
+			out = append(out, fmt.Sprintf("%s %.60q", c.sign.Kind, c.sign.Pattern))
+		}
+	}
+	return out
 }

@@ -1,24 +1,21 @@
 // Package oom finds out, from what a program printed and how it ended, whether it really ran out of memory, and where.
 //
-// A Detector reads raw output as it comes (io.Writer), cleans it, and keeps a bounded excerpt around each line that may
-// matter. It judges nothing while the program runs. Report then reads the excerpts in one order:
+// Four floors, and what flows between them flows one way:
 //
-//	bytes ──clean──▶ lines ──trigger──▶ excerpts ──findings──▶ Report ──Judge──▶ Verdict
-//	                   └──────signs────▶ State ───────────────────────────┘
+//	text to events       A Detector reads raw output as it comes (io.Writer). text.go makes lines of bytes, without escape
+//	                     sequences; words.go finds the few that may matter; rich.go joins messages that rich has wrapped.
+//	                     detector.go keeps a bounded excerpt around each line that may matter, tail.go the lines before
+//	                     them, renewal.go where another run began. patterns.go reads a plugin's signs, state.go sums
+//	                     them up. Nothing more is done, and nothing judged, while the program runs.
+//	events to signs      When it has ended, rows.go takes the excerpts apart, json.go those in JSON, frames.go their
+//	                     tracebacks. rules.go is the table of every text that this package knows, with its source;
+//	                     locale.go has those in other languages. reading.go applies it to a line, findings.go to an
+//	                     excerpt; numbers.go reads amounts; cutoff.go finds a traceback that has lost its end.
+//	signs to a verdict   aftermath.go decides what came after a failure, laterrun.go what another run did; rank.go finds
+//	                     whose it was. The phase is by frames (phase.go, work.go), source (source.go) or words
+//	                     (phasewords.go), the part of it in part.go. report.go finds what ended the program; judge.go and
+//	                     weigh.go hold that against what else was observed, which seen.go lists.
+//	verdict to remedies  explain.go describes it to a person; remedy.go lists what would have helped, by clues.go.
 //
-// What the output holds: clean.go makes lines of bytes; literals.go finds the few lines that may matter, and sieve.go skips
-// the others faster; detector.go keeps excerpts, tail.go the lines before them; signs.go and record.go read a plugin's signs,
-// thin.go skips most of a flood of progress lines.
-//
-// What it means: rules.go lists every text that this package knows, with its source, locale.go those in other
-// languages; reading.go applies the rules to a line, and findings.go to an excerpt; advice.go leaves out words that
-// only name a possibility; message.go reads the numbers, trace.go the frames, progress.go the progress, rank.go which
-// rank failed; cutoff.go finds a traceback that has lost its end, and retries.go what an allocator prints of a full
-// card; renewal.go finds where another run began in the same text, caught.go what a program caught and logged,
-// sequel.go what it did after a failure. The phase is by its frames (phase.go, working.go), by what shows whose
-// forward pass it is (forward.go), or by the words around it (words.go); part.go and kind.go decide on the part of it
-// and the memory; report.go finds what ended the program.
-//
-// The verdict: evidence.go has what was observed besides the text; judge.go decides, weigh.go and killed.go compare the text
-// with those observations. explain.go describes the result to a person, remedy.go lists what would have helped, by clues.go.
+// types.go has the answer, a Report, and what it is made of.
 package oom

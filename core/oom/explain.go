@@ -79,20 +79,6 @@ func (r Report) seen(e Evidence) string {
 	return fmt.Sprintf("%s: %s", who, shorten(e.Text, 120))
 }
 
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
-func shorten(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
-}
-
 // held is what other processes hold of the card: as the driver lists them, or what the message's numbers leave over.
 func (r Report) held() (sum unit.Bytes) {
 	for _, h := range r.HeldBy {
@@ -205,20 +191,4 @@ func (r Report) asked() string {
 		text += "; without the others it would not have been met either"
 	}
 	return text
-}
-
-// Apart warns of the remedies that people try first but that free another memory than the one that ran out; "" if there is
-// nothing to warn of.
-func (r Report) Apart(c Clues) string {
-	switch {
-	case !r.OOM && !r.Possible:
-		return ""
-	case c.Device == "mps": // one memory for both
-		return ""
-	case r.Kind == HostOOM || r.Kind == SharedMemory:
-		return "settings of the card (activation checkpointing, mixed precision, tiles) give back nothing of the host's memory"
-	case r.ofCard():
-		return "loader workers, prefetch and pinned memory are host memory: fewer of them give back nothing of the card"
-	}
-	return ""
 }

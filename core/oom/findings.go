@@ -8,53 +8,6 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A finding is one line that matches a rule or a sign of the plugin.
-type finding struct {
-	rule   rule
-	name   string // of the exception, where the line has one
-	x      *excerpt
-	rows   []row
-	at     int
-	stream string
-	order  int
-	phase  string // the plugin's word for the phase
-	traced bool   // it has a traceback's frames right above it
-	fatal  bool   // the program, or the step, ended here
-	alive  bool   // the program went on, by what it printed after
-	done   bool   // it was caught, and the program went on, unless the program is known to have failed
-	saved  bool   // the last state was saved by then: a step was made since
-	past   bool   // it belongs to an earlier program in the same text
-	Numbers
-}
-
-func (f *finding) memory() bool { return f.rule.kind != NoMemory }
-
-// ofCard reports whether it is about a card's memory.
-func (f *finding) ofCard() bool { return strings.HasPrefix(string(f.rule.kind), "gpu_") }
-
-// tensorFlow takes what TensorFlow's allocator prints of itself around a failure: its limit, and what is in use. XLA
-// has a limit too, which its compiler prints where it could not stay below it: a request above that is more than the
-// card gives.
-func (f *finding) tensorFlow(n *Numbers) {
-	if n.Capacity != nil || n.Allocated != nil {
-		return
-	}
-	for _, r := range near(f.rows, f.at, statsRows, statsRows) {
-		if n.Capacity == nil && strings.Contains(r.body, "reduce memory use") {
-			if v, ok := find(xlaLimit, r.body); ok && unit.Bytes(v) < value(n.Requested) {
-				n.Capacity = rounded(v)
-			}
-		}
-		if !strings.Contains(r.body, "Limit:") && !strings.Contains(r.body, "InUse:") {
-			continue
-		}
-		if v, ok := find(tfLimit, r.body); ok && unit.Bytes(v) >= leastCard {
-			set(&n.Capacity, tfLimit, r.body)
-		}
-		set(&n.Allocated, tfInUse, r.body)
-	}
-}
-
 // leastCard is less than any card has that a training runs on: TensorFlow takes nearly all that is free, so a
 // smaller limit was set, or is what other processes have left over.
 const leastCard = unit.GiB
@@ -66,7 +19,7 @@ const statsRows = 400
 // findings reads an excerpt.
 func (d *Detector) findings(x *excerpt) []finding {
 	rs, first := rows(x.lines, x.first, d.words)
-	counted := counts(rs)
+	counted := counts(rs, d.words)
 	var out []finding
 	for _, i := range d.triggers(x, rs, first) {
 		f, ok := finding{}, false
@@ -165,4 +118,27 @@ func signFinding(e Event) (finding, bool) {
 			phase: e.Phase}, true
 	}
 	return finding{}, false
+}
+
+// tensorFlow takes what TensorFlow's allocator prints of itself around a failure: its limit, and what is in use. XLA
+// has a limit too, which its compiler prints where it could not stay below it: a request above that is more than the
+// card gives.
+func (f *finding) tensorFlow(n *Numbers) {
+	if n.Capacity != nil || n.Allocated != nil {
+		return
+	}
+	for _, r := range near(f.rows, f.at, statsRows, statsRows) {
+		if n.Capacity == nil && strings.Contains(r.body, "reduce memory use") {
+			if v, ok := find(xlaLimit, r.body); ok && unit.Bytes(v) < value(n.Requested) {
+				n.Capacity = rounded(v)
+			}
+		}
+		if !strings.Contains(r.body, "Limit:") && !strings.Contains(r.body, "InUse:") {
+			continue
+		}
+		if v, ok := find(tfLimit, r.body); ok && unit.Bytes(v) >= leastCard {
+			set(&n.Capacity, tfLimit, r.body)
+		}
+		set(&n.Allocated, tfInUse, r.body)
+	}
 }

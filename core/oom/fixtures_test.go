@@ -65,7 +65,7 @@ var plain = sync.OnceValue(func() *Detector {
 func readIn(t testing.TB, log []byte, next func(at int) int) Report {
 	t.Helper()
 	p := plain()
-	d := &Detector{words: p.words, sieve: p.sieve, signs: p.signs}
+	d := &Detector{words: p.words, signs: p.signs}
 	for at := 0; at < len(log); {
 		to := min(len(log), max(at+1, next(at)))
 		if n, err := d.Write(log[at:to]); n != to-at || err != nil {

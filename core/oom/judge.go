@@ -2,47 +2,8 @@ package oom
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/launch-ml/launch/core/job"
-)
-
-// An Ending is how a run of a program ended, once its output, its exit and its signs were weighed.
-type Ending string
-
-const (
-	Succeeded   Ending = "succeeded"
-	Failed      Ending = "failed"
-	OutOfMemory Ending = "out of memory"
-	Interrupted Ending = "interrupted"
-)
-
-// A Verdict is the ending of one attempt.
-type Verdict struct {
-	Ending Ending
-	Report Report
-	Cause  string // one line for a person; empty after a success
-	// Retry is true if another attempt with less memory may help; Why gives the reason for either.
-	Retry bool
-	Why   string
-	// Lied: the program exited 0 though it failed.
-	Lied bool
-	// Silent: it exited 0 and nothing shows a failure, except that it never printed its success line.
-	Silent bool
-	// Doubt is the evidence against a success that only the exit code shows: the output ends with an out-of-memory. A pipe
-	// and "|| true" hide an exit code.
-	Doubt string
-}
-
-const (
-	sighup  = 1
-	sigint  = 2
-	sigabrt = 6
-	sigbus  = 7
-	sigkill = 9
-	sigsegv = 11
-	sigterm = 15
 )
 
 // Judge reports on what was read, and weighs it. Call it after the output was read to its end.
@@ -84,17 +45,8 @@ func (d *Detector) lastWords() string {
 	defer d.mu.Unlock()
 	for _, name := range []string{Stderr, Terminal, Stdout} {
 		for _, s := range d.streams {
-			if s.name != name {
-				continue
-			}
-			lines := s.tail.lines(40)
-			if seg, ok := s.cleaner.pending(); ok {
-				lines = append(lines, held{seg.number, string(seg.text)})
-			}
-			for _, l := range slices.Backward(lines) {
-				if text := strings.TrimSpace(l.text); text != "" {
-					return shorten(text, 200)
-				}
+			if s.name == name && s.lastLine() != "" {
+				return shorten(s.lastLine(), 200)
 			}
 		}
 	}

@@ -5,9 +5,6 @@ import (
 	"strings"
 )
 
-// A Part is what was going on in a phase, where that is known: each has remedies of its own.
-type Part string
-
 const (
 	Load         Part = "load"          // weights were read, while a model was built
 	FirstStep    Part = "first_step"    // no step was finished before, of all or since it resumed: optimizer states are made now
@@ -30,32 +27,26 @@ var partRules = []partRule{
 	// lightning/pytorch/trainer/trainer.py; before 1.5 in pytorch_lightning/trainer/trainer.py
 	{part: SanityCheck, name: rx(`^_?run_sanity_(?:check|val\w*)$`)},
 	{part: ImageLogging, path: rx(`torchvision/utils\.py|torch/utils/tensorboard/|tensorboardX/|wandb/sdk/data_types/`)},
-	{part: ImageLogging, name: rx(`^_?(?:(?:log|save|write|dump|plot|draw|add|render|make)_(?:\w+_)?(?:imgs?|images?|figures?|` +
-		`videos?|pictures?|grids?|plots?|samples?|previews?|visuals?)(?:_\w+)?|log_local|log_img|make_grid|visuali[sz]e\w*|` +
-		`plot|tensor2img|tensor2im)$`)},
+	{part: ImageLogging, name: rx(`^_?(?:(?:log|save|write|dump|plot|draw|add|render|make)_(?:\w+_)?(?:imgs?|images?|` +
+		`figures?|videos?|pictures?|grids?|plots?|samples?|previews?|visuals?)(?:_\w+)?|log_local|log_img|make_grid|` +
+		`visuali[sz]e\w*|plot|tensor2img|tensor2im)$`)},
 	{part: Metric, path: rx(`(?:^|/)(?:torchmetrics|torcheval|lpips|piq|pyiqa|cleanfid|torch_fidelity|pytorch_fid|` +
 		`pytorch_msssim|pycocotools|skimage/metrics|sklearn/metrics)/`)},
 	{part: Metric, path: rx(`(?:^|/)metrics?(?:/\w+)*(?:/\w+)?\.py$|(?:^|/)(?:\w+_)?metrics?\.py$`)},
-	{part: Metric, name: rx(`^_?(?:(?:compute|calculate|calc|update|eval|evaluate|get|measure)_(?:\w+_)?(?:metrics?|psnr|` +
-		`ssim|lpips|fid|kid|niqe|iou|miou|map|auc|accuracy|scores?|statistics)(?:_\w+)?|psnr|ssim|ms_ssim|lpips|fid|miou|` +
-		`accuracy|preprocess_logits_for_metrics|nested_concat|add_batch)$`)},
+	{part: Metric, name: rx(`^_?(?:(?:compute|calculate|calc|update|eval|evaluate|get|measure)_(?:\w+_)?(?:metrics?|` +
+		`psnr|ssim|lpips|fid|kid|niqe|iou|miou|map|auc|accuracy|scores?|statistics)(?:_\w+)?|psnr|ssim|ms_ssim|lpips|fid|` +
+		`miou|accuracy|preprocess_logits_for_metrics|nested_concat|add_batch)$`)},
 	{part: Save, path: rx(`torch/serialization\.py`), name: rx(`^_?(?:legacy_)?save$|^persistent_id$|^__exit__$`)},
 	{part: Save, path: rx(`/safetensors/`), name: rx(`^(?:save|save_file|save_model|_tobytes|_flatten)$`)},
 	{part: Save, name: rx(`^_?(?:save|dump|write|export)(?:_\w*)?(?:checkpoint|ckpt|state|states|weights|snapshot|` +
 		`model|network)\w*$|^save_pretrained$|^torch_save$`)},
 	// lightning/pytorch/trainer/connectors/checkpoint_connector.py, transformers/trainer.py, accelerate/checkpointing.py
-	{part: Resume, name: rx(`^_?(?:resume|restore)(?:_\w+)?$|^_load_(?:from_checkpoint|optimizer_and_scheduler|rng_state)$|` +
-		`^load_accelerator_state$|^\w*resume_(?:from|training|state|checkpoint)\w*$`)},
+	{part: Resume, name: rx(`^_?(?:resume|restore)(?:_\w+)?$|^_load_(?:from_checkpoint|optimizer_and_scheduler|` +
+		`rng_state)$|^load_accelerator_state$|^\w*resume_(?:from|training|state|checkpoint)\w*$`)},
 	{part: Resume, path: rx(`torch/optim/`), name: rx(`^load_state_dict$|^_process_value\w*$`)},
-	{part: Load, name: rx(`^(?:from_pretrained|load_(?:\w+_)?(?:model|weights?|network|pretrained|unet|vae|lora)(?:_\w+)?|` +
-		`init_from_\w+|load_checkpoint_in_model|_load_pretrained_model|_load_state_dict_into_\w+)$`)},
+	{part: Load, name: rx(`^(?:from_pretrained|load_(?:\w+_)?(?:model|weights?|network|pretrained|unet|vae|` +
+		`lora)(?:_\w+)?|init_from_\w+|load_checkpoint_in_model|_load_pretrained_model|_load_state_dict_into_\w+)$`)},
 }
-
-// reading are the frames in which a state is read, for what, only those around them say.
-var (
-	readingPath = rx(`torch/serialization\.py|/safetensors/|torch/distributed/checkpoint/`)
-	readingName = rx(`^_?(?:load\w*|get_tensor|_cuda_deserialize|_rebuild\w*)$|^cuda_deserialize$`)
-)
 
 // Of a state that an optimizer makes at its first step, the frame is the one that makes it: torch/optim since 2.0 does so in
 // _init_group, and calls nothing there that has a frame; before, the source line says so.
@@ -146,20 +137,6 @@ func (f *finding) firstStep(frames []frame, s State) bool {
 	return f.barAtZero()
 }
 
-// source returns the line of source below a frame.
-func (f *finding) source(c frame) string {
-	if l, ok := f.listing(c); ok {
-		return l.statement
-	}
-	if c.row+1 < len(f.rows) && c.row+1 != f.at {
-		return f.rows[c.row+1].body
-	}
-	return ""
-}
-
-// barOf reads the bars of barCount, and of what they count to.
-var barOf = rx(`(\d+)/(\d+) (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
-
 // barAtZero reports whether the last progress bar stood at none of its steps, and never moved. tqdm draws it once more when
 // it is closed, which may be after the traceback.
 func (f *finding) barAtZero() bool {
@@ -201,43 +178,4 @@ func (f *finding) partOfWords() Part {
 		}
 	}
 	return ""
-}
-
-// where describes the part of the program, for Report.Cause.
-func (r *Report) where() string {
-	switch r.Part {
-	case Load:
-		return "while weights were loaded"
-	case Metric:
-		return "while a metric was computed"
-	case ImageLogging:
-		return "while an image was logged"
-	case SanityCheck:
-		return "in the sanity check, the validation before any training"
-	case Save:
-		return "while a state was saved"
-	case Resume:
-		return "while a state was resumed"
-	case FirstStep:
-		switch r.Phase {
-		case TrainForward:
-			return "in the forward pass of the first step"
-		case TrainBackward:
-			return "in the backward pass of the first step"
-		case Optimizer:
-			return "in the optimizer's first step, which makes its states"
-		}
-		return "in the first step"
-	}
-	if r.AnyForward && (r.Phase == Unknown || r.Phase == TrainForward) {
-		return "in a forward pass"
-	}
-	where := map[Phase]string{Build: "while the model was built", Data: "in the data pipeline",
-		TrainForward: "in the training's forward pass", TrainBackward: "in the backward pass",
-		Optimizer: "in the optimizer's step", Validation: "in validation",
-		Checkpoint: "while a state was saved or loaded"}[r.Phase]
-	if where == "" && r.Stage != string(Unknown) && r.Stage != "" {
-		where = "in " + r.Stage
-	}
-	return where
 }

@@ -23,21 +23,18 @@ var phaseRules = []phaseRule{
 	{phase: Data, name: rx(`^(?:collate\w*|__getitem__|__getitems__|default_collate|pin_memory|load_image\w*|` +
 		`read_image\w*|_?preload|_?prefetch\w*)$`)},
 	{phase: Build, name: rx(`^(?:from_pretrained|load_model\w*|build_model\w*|create_model\w*|init_model\w*|` +
-		`setup_model\w*|make_model\w*|build_network\w*|model_to_device|prepare_model|_prepare_one|` +
-		`_prepare_deepspeed|configure_model)$`)},
+		`setup_model\w*|make_model\w*|build_network\w*|model_to_device|prepare_model|_prepare_one|_prepare_deepspeed|` +
+		`configure_model)$`)},
 	{phase: Build, path: rx(`nn/modules/module\.py`), name: rx(`^(?:_apply|convert|to|cuda|half|float|bfloat16)$`)},
 	{phase: Build, path: rx(`nn/parallel/distributed\.py|fully_sharded_data_parallel\.py|fsdp/_init_utils\.py`),
 		name: rx(`^(?:__init__|_init_\w+|_materialize\w*|_sync_module_states|_recursive_wrap|_auto_wrap)$`)},
 	// what serves a model, before it serves: vllm/v1/worker, sglang/srt/model_executor
-	{phase: Build, name: rx(`^(?:profile_run|_dummy_run|determine_(?:num_)?available_\w+|` +
-		`_?initialize_kv_caches?\w*|init_kv_cache|init_memory_pool|` +
-		`init_torch_distributed|load_weights\w*|init_device|initialize_from_config|init_cuda_graphs|` +
-		`init_device_graphs|load_checkpoint_and_dispatch|` +
-		`dispatch_model|set_module_tensor_to_device|_load_state_dict_into_\w+|_load_pretrained_model|` +
-		`init_empty_weights|load_pipeline\w*|` +
-		`model_load|load_models_gpu|load_model_gpu|load_torch_file|patch_model\w*|prepare_model_for_\w*bit_training|` +
-		`get_peft_model|reset_parameters|_?init(?:ialize)?_weights|` +
-		`initialize_optimizer_states)$`)},
+	{phase: Build, name: rx(`^(?:profile_run|_dummy_run|determine_(?:num_)?available_\w+|_?initialize_kv_caches?\w*|` +
+		`init_kv_cache|init_memory_pool|init_torch_distributed|load_weights\w*|init_device|initialize_from_config|` +
+		`init_cuda_graphs|init_device_graphs|load_checkpoint_and_dispatch|dispatch_model|set_module_tensor_to_device|` +
+		`_load_state_dict_into_\w+|_load_pretrained_model|init_empty_weights|load_pipeline\w*|model_load|load_models_gpu|` +
+		`load_model_gpu|load_torch_file|patch_model\w*|prepare_model_for_\w*bit_training|get_peft_model|reset_parameters|` +
+		`_?init(?:ialize)?_weights|initialize_optimizer_states)$`)},
 	{phase: Build, path: rx(`accelerate/accelerator\.py`), name: rx(`^prepare$`)},
 	// of an average of the weights
 	{phase: Build, path: rx(`(?:^|/)copy\.py|nn/parameter\.py`), name: rx(`^_*deepcopy_*$`), weak: true},
@@ -52,23 +49,22 @@ var phaseRules = []phaseRule{
 		`torch/distributed/checkpoint/state_dict\.py`),
 		name: rx(`state_dict|unflatten|gather|clone`)},
 	{phase: Checkpoint, name: rx(`^(?:\w*consolidated_16bit_state_dict|safe_save\w*|trainer_save_model\w*|` +
-		`_?save_(?:full_|final_)?model\w*|get_full_state_dict|` +
-		`get_(?:model_|optimizer_)?state_dict|get_checkpoint_state_dict|unwrap_model_for_saving|save_safetensors\w*)$`)},
+		`_?save_(?:full_|final_)?model\w*|get_full_state_dict|get_(?:model_|optimizer_)?state_dict|` +
+		`get_checkpoint_state_dict|unwrap_model_for_saving|save_safetensors\w*)$`)},
 	{phase: Checkpoint, path: rx(`torch/serialization\.py|/safetensors/|torch/distributed/checkpoint/`)},
 	{phase: Checkpoint, name: rx(`^(?:_?(?:save|load|restore|resume|write|dump|export)(?:_\w*)?(?:checkpoint|ckpt|` +
 		`state|states|weights|snapshot|resume)\w*|save|save_model|save_pretrained|save_network|state_dict|` +
 		`load_state_dict|torch_save|resume_training)$`)},
 	{phase: Optimizer, path: rx(`torch/optim/(?:[^l]|l[^r])|/apex/optimizers/|/bitsandbytes/optim/`)},
-	{phase: Optimizer, name: rx(`^(?:_multi_tensor_\w+|_single_tensor_\w+|_init_group|optimizer_step|` +
-		`_optimizer_step|_take_model_step|step_optimizer|\w*optim_(?:\w+_)?step)$`)},
-	{phase: Optimizer, path: rx(`torch/(?:cuda/)?amp/grad_scaler\.py`), name: rx(`^(?:step|_maybe_opt_step|` +
-		`unscale_|_unscale_grads_)$`)},
+	{phase: Optimizer, name: rx(`^(?:_multi_tensor_\w+|_single_tensor_\w+|_init_group|optimizer_step|_optimizer_step|` +
+		`_take_model_step|step_optimizer|\w*optim_(?:\w+_)?step)$`)},
+	{phase: Optimizer, path: rx(`torch/(?:cuda/)?amp/grad_scaler\.py`), name: rx(`^(?:step|_maybe_opt_step|unscale_|` +
+		`_unscale_grads_)$`)},
 	{phase: Optimizer, path: rx(`deepspeed/runtime/(?:zero|fp16|bf16)`), name: rx(`^step$`)},
 	// of others than torch: fastai's, fairseq's, timm's, MMEngine's, Transformers', Paddle's, a program's own
 	{phase: Optimizer, path: rx(`(?i)(?:^|/)(?:\w*optim\w*|adam\w*|adafactor|lion|lamb|sam|muon|shampoo)\.py$|` +
 		`(?:fairseq|timm|paddle|mxnet|oneflow)/optim\w*/[^l]\w*\.py$|/pytorch_optimizer/`), name: rx(`^_?(?:step|` +
-		`first_step|` +
-		`second_step|average_(?:sqr_)?grad|update_multi_precision|append_optimize_op|_?apply_optimize)$`)},
+		`first_step|second_step|average_(?:sqr_)?grad|update_multi_precision|append_optimize_op|_?apply_optimize)$`)},
 	// keras/optimizers/, tensorflow/python/training/
 	{phase: Optimizer, path: rx(`(?:^|/)(?:tf_)?keras/(?:\w+/)*optimizers?\w*/|tensorflow/python/training/`),
 		name: rx(`^_?(?:_?resource_apply_\w+|apply_grad\w*|_?distributed_apply\w*|_internal_apply_gradients|` +
@@ -81,19 +77,19 @@ var phaseRules = []phaseRule{
 	{phase: TrainBackward, name: rx(`^(?:\w*backward\w*|unscale_and_clip_grads|_post_backward\w*)$`)},
 	{phase: TrainForward, name: rx(`^(?:compute_loss\w*|shared_step|_step|_?common_step|evaluate_actions)$`),
 		either: true},
-	{phase: TrainForward, name: rx(`^(?:training_step\w*|train_step\w*|run_step|train_one_\w+|` +
-		`train_batch|train_on_batch|forward_step|_?optimizer_closure|closure|fit_batch|do_train\w*|` +
-		`optimize_parameters|_?train_epoch|train_for_one_epoch|_inner_training_loop)$`)},
-	{phase: Validation, name: rx(`^_*(?:\w+_)?(?:eval|evaluate|evaluation|evaluator|valid|validate|validation|val|` +
-		`test|testing)(?:_\w+)?$`)},
+	{phase: TrainForward, name: rx(`^(?:training_step\w*|train_step\w*|run_step|train_one_\w+|train_batch|` +
+		`train_on_batch|forward_step|_?optimizer_closure|closure|fit_batch|do_train\w*|optimize_parameters|_?train_epoch|` +
+		`train_for_one_epoch|_inner_training_loop)$`)},
+	{phase: Validation, name: rx(`^_*(?:\w+_)?(?:eval|evaluate|evaluation|evaluator|valid|validate|validation|val|test|` +
+		`testing)(?:_\w+)?$`)},
 	// a training samples and predicts to validate; so do programs that have no training, and steps of one
 	{phase: Validation, name: rx(`^_*(?:\w+_)?(?:infer|inference|predict|prediction|generate|sample)(?:_\w+)?$`),
 		weak: true},
-	{phase: Validation, name: rx(`^_*(?:get|compute|calculate|calc|eval|measure)_(?:\w+_)?(?:fid|kid|inception_score|psnr|ssim|lpips|` +
-		`niqe|miou|metrics?)(?:_and_\w+|_\w*score\w*)?$`)},
+	{phase: Validation, name: rx(`^_*(?:get|compute|calculate|calc|eval|measure)_(?:\w+_)?(?:fid|kid|inception_score|` +
+		`psnr|ssim|lpips|niqe|miou|metrics?)(?:_and_\w+|_\w*score\w*)?$`)},
 	{phase: Validation, name: rx(`^(?:\w+_)?estimate_(?:\w+_)?loss\w*$`)}, // nanoGPT's, and those of its descendants
-	{phase: Validation, path: rx(`transformers/trainer_pt_utils\.py`), name: rx(`^(?:nested_\w+|` +
-		`\w*pad_and_concatenate|distributed_concat)$`)},
+	{phase: Validation, path: rx(`transformers/trainer_pt_utils\.py`), name: rx(`^(?:nested_\w+|\w*pad_and_concatenate|` +
+		`distributed_concat)$`)},
 	{phase: Validation, path: rx(`(?:^|/)(?:evaluation|evaluators?|evaluate|validate|validation|inference|predictor|` +
 		`predict|metrics?)(?:/[^/]*)?\.py$|/(?:evaluation|evaluators?|metrics)/`)},
 	{phase: Validation, path: rx(`(?:^|/)(?:val|eval)\.py$`), name: rx(`^run$`)}, // YOLOv5's, called by its train.py
@@ -101,8 +97,8 @@ var phaseRules = []phaseRule{
 	{phase: Data, path: dataFile, name: constructor, weak: true},
 	{phase: Build, name: constructor, weak: true},
 	{phase: Build,
-		name: rx(`^_?(?:create|build|make|init|setup)_(?:from_\w+|(?:\w+_)?(?:models?|net|networks?|encoders?|` +
-			`decoders?|backbone|unet|vae|transformer|generator|discriminator|gaussians?|(?:train_?)?state|` +
+		name: rx(`^_?(?:create|build|make|init|setup)_(?:from_\w+|(?:\w+_)?(?:models?|net|networks?|encoders?|decoders?|` +
+			`backbone|unet|vae|transformer|generator|discriminator|gaussians?|(?:train_?)?state|` +
 			`optimi[sz]ers?)(?:_\w+)?)$`), weak: true},
 	{phase: TrainForward, name: rx(`^(?:update|learn)$`), weak: true}, // of algorithms that keep their own loop: RL, DomainBed
 	{phase: TrainForward, name: rx(`^(?:train|training|fit)(?:_loop|_model|_net\w*|_epoch\w*|_iter\w*)?$`), weak: true},
@@ -113,13 +109,6 @@ var (
 	constructor = rx(`^_{0,2}init_{0,2}$`)
 	dataFile    = rx(`(?i)(?:^|[/_.-])(?:datasets?|dataloaders?|data_?loaders?|data_?modules?|data)(?:\.py$|/)`)
 )
-
-// launcher is what starts a program, and takes no part in it.
-var launcher = rx(`torch/distributed/(?:elastic|launcher|run\.py|launch\.py)|<frozen|/multiprocessing/`)
-
-// forwardFrame is one of a module's forward: the default, where nothing else is said.
-var forwardFrame = rx(`^(?:forward|call|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|` +
-	`_conv_forward)$`)
 
 // is reports whether a rule is about a frame, given its path with slashes.
 func (r *phaseRule) is(path string, f frame) bool {
@@ -188,14 +177,6 @@ func pytested(f frame) bool {
 		"test_")
 }
 
-// noGradients is in the source of a line that keeps nothing for a backward pass.
-var noGradients = rx(`\b(?:no_grad|inference_mode)\(`)
-
-// withoutGradients reports whether the source of one of some frames switches gradients off.
-func (f *finding) withoutGradients(calls []frame) bool {
-	return slices.ContainsFunc(calls, func(c frame) bool { return noGradients.MatchString(f.source(c)) })
-}
-
 // byLines is the phase of a forward pass by the lines that a traceback shows around its calls, given the phase by names
 // of frames; exact if they leave no doubt.
 func (f *finding) byLines(calls []frame, byName Phase) (phase Phase, exact bool) {
@@ -255,18 +236,6 @@ func named(calls []frame) bool {
 	})
 }
 
-// callPhases are read in the last source line of a traceback whose printer left out torch's frames. The line has no other
-// call that could have asked for memory.
-var callPhases = []linePhase{
-	{Build, rx(`^(?:\w+ = )?(?:self\.)?(?:\w*_)?(?:model|net|network|unet|vae|netG|netD|generator|discriminator|` +
-		`backbone)\w*(?:\.module)?\.(?:to|cuda)\([^()]*\)$|` +
-		`^[\w.]+ = (?:\w+\.)*[A-Z]\w+\(.*\)\.(?:to|cuda)\([^()]*\)$`)},
-	{TrainBackward, rx(`^(?:(?:Variable|torch\.autograd\.Variable)\._execution_engine\.run_backward|` +
-		`torch\.autograd\.(?:backward|grad)|(?:[\w.\[\]]+\.)?(?:scale\([^()]*\)\.|(?:sum|mean)\(\)\.)?(?:manual_)?backward|` +
-		`\([^()]*\)\.backward)\([^()]*\)?$`)},
-	{Optimizer, rx(`^(?:\w+ = )?(?:[\w.\[\]'"]+\.)?(?:\w*optim(?:izers?)?(?:_\w+)?|opt(?:_\w+|\d*)|(?:\w+_)?scaler(?:_\w+)?)(?:\[\w+\])?\.step\([^()]*\)?$`)},
-}
-
 // asked is the phase by the source line of the innermost of some frames.
 func (f *finding) asked(calls []frame) Phase {
 	n := len(calls) - 1
@@ -311,27 +280,6 @@ func (f *finding) leftOver() Phase {
 		}
 	}
 	return Unknown
-}
-
-// statement is the source line of a frame, without its comment.
-func (f *finding) statement(c frame) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(f.source(c)), "  #")
-	return line
-}
-
-// A linePhase is a phase by a line of source.
-type linePhase struct {
-	phase Phase
-	re    *pattern
-}
-
-// stepPhases are read in the innermost line outside installed packages: a compiled function's own frames are not
-// there (JAX).
-var stepPhases = []linePhase{
-	{Build, rx(`\b(?:(?:global|local|all)_variables_initializer|variables_initializer|initialize_all_variables)\(|` +
-		`\b(?:init|create|make|build|setup|initiali[sz]e)_(?:\w+_)?(?:train_?)?state\(|` +
-		`\bmodel\.init\(|\bTrainState\.create\(`)},
-	{Validation, rx(`(?:^|= ?|[\s.])\w*(?:eval_step|validation_step|valid_step|test_step|evaluate\w*|validate\w*)\(`)},
 }
 
 // method is what modules call the parts of their forward as well (Ultralytics, nn/tasks.py; Keras' predict is none of these).
@@ -394,3 +342,45 @@ var (
 	// what a trainer reads to go on, as people, Lightning and Transformers name it
 	resumes = rx(`^_?(?:resume|restore)(?:_\w+)?$|resume_from|^_load_(?:from_checkpoint|optimizer_and_scheduler)$`)
 )
+
+// forwardFrame is one of a module's forward: the default, where nothing else is said.
+var forwardFrame = rx(`^(?:forward|call|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|` +
+	`_conv_forward)$`)
+
+// launcher is what starts a program, and takes no part in it.
+var launcher = rx(`torch/distributed/(?:elastic|launcher|run\.py|launch\.py)|<frozen|/multiprocessing/`)
+
+var trains = rx(`(?i)(?:^|_)(?:train|training|trainer|fit|finetune|fine_tune|pretrain|epoch)(?:_|$)`)
+
+// A linePhase is a phase by a line of source.
+type linePhase struct {
+	phase Phase
+	re    *pattern
+}
+
+// callPhases are read in the last source line of a traceback whose printer left out torch's frames. The line has no other
+// call that could have asked for memory.
+var callPhases = []linePhase{
+	{Build, rx(`^(?:\w+ = )?(?:self\.)?(?:\w*_)?(?:model|net|network|unet|vae|netG|netD|generator|discriminator|` +
+		`backbone)\w*(?:\.module)?\.(?:to|cuda)\([^()]*\)$|^[\w.]+ = (?:\w+\.)*[A-Z]\w+\(.*\)\.(?:to|cuda)\([^()]*\)$`)},
+	{TrainBackward, rx(`^(?:(?:Variable|torch\.autograd\.Variable)\._execution_engine\.run_backward|` +
+		`torch\.autograd\.(?:backward|grad)|(?:[\w.\[\]]+\.)?(?:scale\([^()]*\)\.|(?:sum|` +
+		`mean)\(\)\.)?(?:manual_)?backward|\([^()]*\)\.backward)\([^()]*\)?$`)},
+	{Optimizer, rx(`^(?:\w+ = )?(?:[\w.\[\]'"]+\.)?(?:\w*optim(?:izers?)?(?:_\w+)?|opt(?:_\w+|\d*)|(?:\w+_)?scaler(?:_\w+)?)(?:\[\w+\])?\.step\([^()]*\)?$`)},
+}
+
+// stepPhases are read in the innermost line outside installed packages: a compiled function's own frames are not
+// there (JAX).
+var stepPhases = []linePhase{
+	{Build, rx(`\b(?:(?:global|local|all)_variables_initializer|variables_initializer|initialize_all_variables)\(|` +
+		`\b(?:init|create|make|build|setup|initiali[sz]e)_(?:\w+_)?(?:train_?)?state\(|\bmodel\.init\(|` +
+		`\bTrainState\.create\(`)},
+	{Validation, rx(`(?:^|= ?|[\s.])\w*(?:eval_step|validation_step|valid_step|test_step|evaluate\w*|validate\w*)\(`)},
+}
+
+// reading are the frames in which a state is read, for what, only those around them say.
+var (
+	readingName = rx(`^_?(?:load\w*|get_tensor|_cuda_deserialize|_rebuild\w*)$|^cuda_deserialize$`)
+)
+
+var readingPath = rx(`torch/serialization\.py|/safetensors/|torch/distributed/checkpoint/`)

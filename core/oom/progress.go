@@ -2,145 +2,8 @@ package oom
 
 import (
 	"strconv"
-	"sync"
+	"strings"
 )
-
-// recovered are the words of a program that goes on. They count only near a message.
-var recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|batch|step|sample|iteration)|` +
-	`\bretry(?:ing)?\b.{0,40}\b(?:batch|iteration|step|with)|recover(?:y|ed) success|` +
-	`trying (?:a )?(?:smaller )?batch size|` +
-	`(?:reducing|decreasing|halving|lowering|decreased) .{0,30}(?:batch|crop|size|tile)|(?:falling back|fall back|` +
-	`switching) to\b.{0,40}(?:\bCPU\b|\bhost\b|smaller|lower|small|tile|tiling|chunk|slow|split)|using CPU\b|continuing\b`)
-
-// served are lines of a server at the end or the beginning of a request: ComfyUI's main.py, text-generation-webui's
-// modules/text_generation.py, and an access log (Werkzeug's, uvicorn's).
-var served = rx(`\bPrompt executed in \d|\bgot prompt$|^Output generated in \d|` +
-	`\d:\d+ - "(?:POST|GET) \S+ HTTP/\d|\] "(?:POST|GET) \S+ HTTP/\d`)
-
-// remarks are lines near a message that are not about it: warnings of other code, a logger's own trouble, and what a
-// person writes below a pasted text.
-var remarks = rx(`\b\w*Warning\b|^wandb: |^\s*warnings\.warn|(?i:\b(?:I'm|I've|I'd|we|my|you|your|please|try|` +
-	`tried|thanks?|hello|anyone|` +
-	`would|could|should|how|helps?|helped|works?|worked|solved?|fix(?:ed|es)?)\b|\bn[o']t help)|\bI (?:[a-z]+)\b`)
-
-// pasted is a line at which a pasted text ends: a fence of Markdown, or the head of the next comment.
-var pasted = rx("^\\s*(?:```|~~~)|^\\S+ · \\w+ · \\d{4}-\\d\\d-\\d\\d")
-
-// recovers reports whether a line says that the program goes on.
-func recovers(line string) bool {
-	return len(line) < 300 && recovered.MatchString(line) && !remarks.MatchString(line)
-}
-
-// counts reads the progress in the rows, once for all findings.
-func counts(rs []row) []counted {
-	var out []counted
-	bytes := 0
-	for i, r := range rs {
-		bytes += len(r.text) + 1
-		if !mayCount([]byte(r.body[:min(len(r.body), 600)])) {
-			continue
-		}
-		if p, ok := progressOf(r.body); ok {
-			out = append(out, counted{p, i, bytes})
-		}
-	}
-	return out
-}
-
-// A counted is a progress, its row, and the number of bytes up to the end of that row.
-type counted struct {
-	progress
-	row, bytes int
-}
-
-// survivedAfter reports whether the program went on after this finding.
-func (f *finding) survivedAfter(later []finding, counts []counted) bool {
-	if f.rule.nature == survived || f.goesOn() {
-		return true
-	}
-	if f.rule.kind == HostOOM || f.rule.kind == SharedMemory {
-		return false // another process printed it than the one that died
-	}
-	for i := max(f.at-2, 0); i < min(f.at+9, len(f.rows)); i++ {
-		if i > f.at && pasted.MatchString(f.rows[i].body) {
-			break
-		}
-		if i != f.at && f.rows[i].rank == f.rows[f.at].rank && recovers(f.rows[i].body) ||
-			i > f.at && served.MatchString(clip(f.rows[i].body)) {
-			return true
-		}
-	}
-	for _, g := range later {
-		if g.rule.nature == survived && g.at > f.at && g.at < f.at+40 {
-			return true
-		}
-	}
-	return f.progressed(counts)
-}
-
-// stdoutBlock is the size of CPython's buffer for an output that is no terminal (io.DEFAULT_BUFFER_SIZE): when a program
-// dies, up to that many bytes that it printed earlier are written after its traceback.
-const stdoutBlock = 8 << 10
-
-// progressed reports whether training went on: counters rose above their values before the finding. After a traceback, lines
-// that may come from the buffer of a dying program do not count.
-func (f *finding) progressed(counts []counted) bool {
-	highest := map[bool]int64{}
-	for _, c := range counts {
-		if c.row < f.at {
-			highest[c.bar] = max(highest[c.bar], c.n)
-		}
-	}
-	moved, rising := 0, 0
-	last := map[bool]int64{}
-	look := func(p progress, bytes int) {
-		waiting := f.traced && !p.live && bytes < stdoutBlock
-		if waiting {
-			return
-		}
-		h, known := highest[p.bar]
-		if known && p.n > max(h, last[p.bar]) || !known && !f.traced && p.n > last[p.bar] {
-			moved++
-		}
-		if p.n > last[p.bar] && bytes >= stdoutBlock {
-			rising++
-		}
-		last[p.bar] = max(last[p.bar], p.n)
-	}
-	here := 0
-	for _, r := range f.rows[:f.at+1] {
-		here += len(r.text) + 1
-	}
-	for _, c := range counts {
-		if c.row > f.at {
-			look(c.progress, c.bytes-here)
-		}
-	}
-	for _, p := range f.x.after {
-		look(p, stdoutBlock)
-	}
-	return moved >= 2 || rising >= 5
-}
-
-// diedLater reports whether the program trained on and later died of something else: a counter rose between the message and
-// a later exception with a traceback of its own. The buffer of a dying program is written after its last traceback.
-func (f *finding) diedLater(later []finding, counts []counted) bool {
-	for i := range later {
-		g := &later[i]
-		if g.at <= f.at || g.rule.name != "exception" || !g.fatal || !g.traced || g.rows[g.at].rank != f.rows[f.at].rank {
-			continue
-		}
-		rises, last := 0, map[bool]int64{}
-		for _, c := range counts {
-			if c.row > f.at && c.row < g.at && c.n > last[c.bar] {
-				last[c.bar] = c.n
-				rises++
-			}
-		}
-		return rises >= 2 || rises > 0 && f.caught()
-	}
-	return false
-}
 
 // A progress is a counter that a training loop printed.
 type progress struct {
@@ -149,31 +12,21 @@ type progress struct {
 	n    int64
 }
 
-var (
-	// tqdm/std.py, format_meter; lightning/pytorch/callbacks/progress/rich_progress.py
-	barCount = rx(`\b([\d,]+)/[\d,]+ (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
-	logCount = rx(`(?i)\b(?:epoch|iter|iteration|step|global_step|batch|it|update)s?\b["']?[\s:=\[#(]{0,4}([\d,]+)`)
-	logStats = rx(`(?i)loss|\blr\b|acc|psnr|it/s|s/it|\beta\b|ppl|reward|grad|samples/s|tokens/s`)
-	stamped  = rx(`\b\d\d:\d\d:\d\d`)
-)
+// tqdm/std.py, format_meter; lightning/pytorch/callbacks/progress/rich_progress.py
+var barCount = rx(`\b([\d,]+)/[\d,]+ (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
 
-// countWords marks the words of barCount (1), logStats (2) and logCount (4): progressOf needs 1, or both 2 and 4.
-var countWords = sync.OnceValue(func() *literals {
-	words := map[string]uint64{" [": 1, " •": 1, "ſ": 7, "\u212a": 7} // these two fold to s and k
-	for _, w := range []string{"loss", "lr", "acc", "psnr", "it/s", "s/it", "eta", "ppl", "reward", "grad", "samples/s", "tokens/s"} {
-		words[w] = 2
-	}
-	for _, w := range []string{"epoch", "iter", "step", "batch", "it", "update"} {
-		words[w] = 4
-	}
-	return newLiterals(words)
-})
+var logCount = rx(`(?i)\b(?:epoch|iter|iteration|step|global_step|batch|it|update)s?\b["']?[\s:=\[#(]{0,4}([\d,]+)`)
 
-// mayCount reports whether progressOf may find anything, at a hundredth of its cost: after a message about memory it runs on
-// every line until the program shows progress.
-func mayCount(text []byte) bool {
-	marks := countWords().scan(text[:min(len(text), 600)])
-	return marks&1 != 0 || marks&6 == 6
+var logStats = rx(`(?i)loss|\blr\b|acc|psnr|it/s|s/it|\beta\b|ppl|reward|grad|samples/s|tokens/s`)
+
+var stamped = rx(`\b\d\d:\d\d:\d\d`)
+
+var barWords = []string{" [", " •"}
+
+// mayCount reports whether progressOf may find anything in a line with these marks: after a message about memory it is asked
+// of every line until the program shows progress.
+func mayCount(marks uint64) bool {
+	return marks&markBar != 0 || marks&markStat != 0 && marks&markCount != 0
 }
 
 func progressOf(text string) (progress, bool) {
@@ -194,3 +47,23 @@ func progressOf(text string) (progress, bool) {
 	n, err := strconv.ParseInt(digits(m[1]), 10, 64)
 	return progress{false, stamped.MatchString(text), n}, err == nil
 }
+
+// digits strips what groups digits.
+func digits(s string) string { return grouping.Replace(s) }
+
+var grouping = strings.NewReplacer(",", "", "_", "", " ", "")
+
+// barOf reads the bars of barCount, and of what they count to.
+var barOf = rx(`(\d+)/(\d+) (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
+
+// measured is a figure of merit that a training reports.
+var measured = rx(`(?i)(?:loss|acc(?:uracy)?|psnr|ssim|dice|f1|auc|iou|score|perplexity|` +
+	`ppl)["']?\s{0,2}[:=]?\s{0,2}\d+\.\d`)
+
+// Words of barCount, logStats and logCount. Two letters fold to s and k, by which these words may be written as well.
+var (
+	statWords  = []string{"loss", "lr", "acc", "psnr", "it/s", "s/it", "eta", "ppl", "reward", "grad", "samples/s", "tokens/s"}
+	countWords = []string{"epoch", "iter", "step", "batch", "it", "update"}
+
+	foldedLetters = []string{"ſ", "\u212a"}
+)

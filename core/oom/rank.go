@@ -12,8 +12,6 @@ var (
 	numbered = rx(`^(\[|worker-)(\d{1,4})\]?$`)
 	// crowded matches what is only printed on a machine with more than one rank
 	crowded = rx(`--local_rank[= ][1-9]|\blocal_rank: [1-9]|\b(?:GPU |cuda:)[1-9]`)
-	// rankField is a rank in a record of JSON
-	rankField = rx(`"(?:global_)?rank": ?"?(\d{1,6})"?[,}\s]`)
 	// torch/multiprocessing/spawn.py, above the traceback of the child
 	spawned = rx(`^-- Process (\d+) terminated with the following error:`)
 	// torch/distributed/elastic/multiprocessing/errors/__init__.py, of the first that failed

@@ -3,13 +3,62 @@ package oom
 import (
 	"slices"
 	"strings"
-	"sync"
 )
+
+// Words about what may have been prove nothing: lists of causes, hints, and documentation name an out-of-memory as
+// well. Ray's raylet lists three causes of any lost worker; Slurm's and clusters' banners tell what to do "if" a job
+// was killed.
+
+var (
+	// hedged are words of a sentence, before it names an out-of-memory, by which the sentence is only about a possibility.
+	hedged = rx(`(?i)\b(?:may|might|maybe|perhaps|probably|possibl[ey]|possibility|usual(?:ly)?|often|typically|` +
+		`sometimes|common(?:ly)?|potential(?:ly)?|if|when(?:ever)? (?:you|your)|whether|in case|unless|` +
+		`could (?:have|be|lead|cause|also|result)|can (?:be|cause|lead|happen|occur|result|also|run)|` +
+		`would (?:be|cause|lead|have)|to (?:avoid|prevent|fix|solve|reduce)|avoid\w*|prevent\w*|e\.g|such as|causes|` +
+		`reasons|consider|make sure|risks?|suggests?|tip|hint|symptoms?)\b`)
+	// listed are the marks of a list within a line: "(1) ", "2) "
+	listed = rx(`(?:^|[\s:])\(?[1-9]\) [^()]{0,80}$`)
+	// listHead is the line above a list of what may have been.
+	listHead = rx(`(?i)\b(?:causes?|reasons?|possibilit(?:y|ies)|may|might|could|check|common|typical|potential|` +
+		`troubleshooting|hints?|tips?|suggestions?|solutions?)\b[^.]*:\s*$`)
+	listItem = rx(`^\s*(?:[-*•·] |\(?\d+[.)] )`)
+	// certainly are sentences with such words that a program prints of what did happen: slurmstepd's
+	// (src/plugins/task/cgroup/task_cgroup_memory.c).
+	certainly = rx(`Some of (?:your|the) (?:processes|step tasks) `)
+)
+
+// advises reports whether words for an out-of-memory, which begin at a byte of a text, name only a possibility.
+func advises(rs []row, i int, text string, at int) bool {
+	before := text[:at]
+	sentence := before
+	for _, end := range []string{". ", "; ", "! ", "? ", " -- "} {
+		if n := strings.LastIndex(sentence, end); n >= 0 {
+			sentence = sentence[n+len(end):]
+		}
+	}
+	switch {
+	case certainly.MatchString(text):
+		return false
+	case hedged.MatchString(sentence), listed.MatchString(before) && hedged.MatchString(before):
+		return true
+	}
+	if !listItem.MatchString(rs[i].body) {
+		return false
+	}
+	for n := i - 1; n >= max(0, i-8); n-- {
+		switch body := rs[n].body; {
+		case listHead.MatchString(body):
+			return true
+		case strings.TrimSpace(body) != "" && !listItem.MatchString(body):
+			return false
+		}
+	}
+	return false
+}
 
 // head finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ", "Exception: ".
 var head = rx(`(?:^|[\s:|(\[>"\x60*])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|` +
-	`Failure)|` +
-	`OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
+	`Failure)|OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
 
 // quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
 var quotes = rx(`(?:[:=(\[{,]\s*|\b[bfr])["'](?:[^"']{0,60})$`)
@@ -23,9 +72,6 @@ var harness = rx(`(?i)\b\d+ (?:asserts in )?\d* ?tests?\b.*(?:failures?|errors?|
 
 // testSummary is pytest's line of a test that failed (_pytest/terminal.py).
 var testSummary = rx(`^(?:FAILED|ERROR) (?:\[[\d.]+s\] )?\S+\.py::\S+ - `)
-
-// anyException is an exception whose name does not end as those of head do.
-var anyException = rule{name: "exception", kind: NoMemory, weight: exception, nature: raised}
 
 // raisedHere reports whether a line is the last one of a traceback.
 func raisedHere(rs []row, i int) bool {
@@ -59,15 +105,6 @@ func read(rs []row, i int) (finding, bool) {
 	}
 	return f, ok
 }
-
-// ruleFilter skips the rules that a line cannot match.
-var ruleFilter = sync.OnceValue(func() *prefilter {
-	var all []*pattern
-	for _, r := range rules {
-		all = append(all, r.re)
-	}
-	return newPrefilter(all)
-})
 
 // code is a line of Python, as a traceback or a listing shows it.
 var code = rx(`^(?:except|raise|if|elif|assert|return|with|print)\b[ (]`)
@@ -113,11 +150,7 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 	if code.MatchString(text) {
 		return finding{}, 0, false
 	}
-	may := ruleFilter().may(text)
 	for n, r := range rules {
-		if may>>(n%64)&1 == 0 {
-			continue
-		}
 		at := r.re.FindStringIndex(text)
 		if at == nil {
 			continue

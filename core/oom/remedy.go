@@ -76,7 +76,8 @@ func (a *advice) add(cost, what string, exact ...with) {
 	a.out = append(a.out, m)
 }
 
-func env(set string) with  { return func(m *Remedy) { m.Env = append(m.Env, set) } }
+func env(set string) with { return func(m *Remedy) { m.Env = append(m.Env, set) } }
+
 func ask(line string) with { return func(m *Remedy) { m.Run = append(m.Run, line) } }
 
 // flag names a setting of a tool that is there whatever the program is.
@@ -546,4 +547,20 @@ func (a *advice) notMemory() {
 	case "crash":
 		a.add("none", "where it crashed, of every thread", env("PYTHONFAULTHANDLER=1"))
 	}
+}
+
+// Apart warns of the remedies that people try first but that free another memory than the one that ran out; "" if there is
+// nothing to warn of.
+func (r Report) Apart(c Clues) string {
+	switch {
+	case !r.OOM && !r.Possible:
+		return ""
+	case c.Device == "mps": // one memory for both
+		return ""
+	case r.Kind == HostOOM || r.Kind == SharedMemory:
+		return "settings of the card (activation checkpointing, mixed precision, tiles) give back nothing of the host's memory"
+	case r.ofCard():
+		return "loader workers, prefetch and pinned memory are host memory: fewer of them give back nothing of the card"
+	}
+	return ""
 }

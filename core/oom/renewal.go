@@ -36,27 +36,26 @@ const (
 	headWhole = 12  // of its lines that come again are another program's, also where that repeats some of them
 )
 
-// renew looks at a line. Before a stream has spoken of anything that matters it reads the first lines only.
-func (s *stream) renew(seg segment) {
-	r := &s.renewal
+// read looks at a line. Before a stream has spoken of anything that matters it reads the first lines only.
+func (r *renewal) read(seg segment, marks uint64, spoken bool) {
 	counts := false
-	if (r.ended == 0 || r.agent > 0 || r.complete()) && mayCount(seg.text) {
+	if (r.ended == 0 || r.agent > 0 || r.complete()) && mayCount(marks) {
 		if _, counts = progressOf(string(seg.text)); counts && r.complete() {
 			r.after++
 		}
 	}
 	r.observe(seg, counts)
 	if r.ended == 0 {
-		if counts || seg.number > headRead || len(s.excerpts) > 0 {
+		if counts || seg.number > headRead || spoken {
 			r.ended = seg.number
 		} else {
-			r.take(headHash(seg.text))
+			r.take(headHash(seg.text, marks))
 		}
 	}
-	if len(s.excerpts) == 0 || len(r.head) < headAgain || counts {
+	if !spoken || len(r.head) < headAgain || counts {
 		return
 	}
-	h := headHash(seg.text)
+	h := headHash(seg.text, marks)
 	if h <= 1 {
 		return
 	}
@@ -68,7 +67,7 @@ func (s *stream) renew(seg segment) {
 		case known != h || i > 1 && (r.came == 0 || i < r.next && r.whole):
 			continue
 		case i < r.next: // it comes once more: the newest counts
-			if line := s.renewed(); line != 0 {
+			if line := r.renewed(); line != 0 {
 				r.prior = line
 			}
 			r.came, r.after = 0, 0
@@ -126,18 +125,18 @@ func (r *renewal) take(h uint64) {
 func (r *renewal) complete() bool { return r.came >= headAgain && 4*r.came >= 3*len(r.head) }
 
 // renewed is the line at which the last program that made progress began, or 0 if that is the first program.
-func (s *stream) renewed() int {
-	if r := &s.renewal; r.complete() && r.after >= headAfter {
+func (r *renewal) renewed() int {
+	if r.complete() && r.after >= headAfter {
 		return r.line
 	}
-	return s.renewal.prior
+	return r.prior
 }
 
 // headHash is of a line without its numbers (FNV-1a); 0 for one that says too little, that counts, that is the source
 // below a warning, or that tells of a failure.
-func headHash(text []byte) uint64 {
+func headHash(text []byte, marks uint64) uint64 {
 	const enough = 8 // letters
-	if len(text) > 400 || len(text) > 1 && text[0] == ' ' && text[1] == ' ' || mayCount(text) ||
+	if len(text) > 400 || len(text) > 1 && text[0] == ' ' && text[1] == ' ' || mayCount(marks) ||
 		strings.HasPrefix(string(text), "Traceback") {
 		return 0
 	}
@@ -160,77 +159,4 @@ func headHash(text []byte) uint64 {
 		return 0
 	}
 	return h
-}
-
-// past marks what was found before another program began. It returns, by stream, the line at which one began that failed as
-// well: that failure is judged without the text before it. A consequence of another process's end is not counted as such a
-// failure: a rank that printed the same as another is stopped like that.
-func (d *Detector) past(all []finding) map[string]int {
-	alone := map[string]int{}
-	for _, s := range d.streams {
-		line := s.renewed()
-		waits := s.renewal.agent > line && s.renewal.moved < headAfter
-		if line = max(line, s.renewal.agent); line == 0 {
-			continue
-		}
-		failed := false
-		var first, memory *finding // of the earlier program
-		for i := range all {
-			f := &all[i]
-			switch late := f.rows[f.at].number >= line; {
-			case f.stream != s.name:
-			case late:
-				failed = failed || f.fatal && !f.alive && f.rule.nature != consequence
-			default:
-				if first == nil && (f.fatal || f.memory()) {
-					first = f
-				}
-				if memory == nil && f.memory() {
-					memory = f
-				}
-			}
-		}
-		switch {
-		case first == nil || s.repeats(first) && !(s.renewal.whole && s.endsWell()):
-		case failed:
-			alone[s.name] = line
-		case memory != nil && !waits:
-			for i := range all {
-				if f := &all[i]; f.stream == s.name && f.rows[f.at].number < line {
-					f.past = true
-				}
-			}
-		}
-	}
-	return alone
-}
-
-// endsWell reports whether the last line of a stream is one of a program that has come to its end.
-func (s *stream) endsWell() bool {
-	last := s.lastLine()
-	return (wholeTime.MatchString(last) || concluded.MatchString(last)) && !unfinished.MatchString(last)
-}
-
-// wholeTime is the time that a whole program took.
-var wholeTime = rx(`(?i)\b(?:total|used|elapsed|whole|overall|run(?:ning)?|training)` +
-	` ?_?time\b[^\d]{0,24}\d|\btrain_runtime\b`)
-
-// since returns the part of an excerpt from a line on; ok is false if no line that matters is in it.
-func (x excerpt) since(line int) (_ excerpt, ok bool) {
-	n := 0
-	for n < len(x.lines) && x.lines[n].number < line {
-		n++
-	}
-	x.lines, x.first = x.lines[n:], max(0, x.first-n)
-	return x, x.first < len(x.lines)
-}
-
-// repeats reports whether lines of the head come again between it and a finding: then they are no head.
-func (s *stream) repeats(f *finding) bool {
-	for _, r := range f.rows[:f.at] {
-		if r.number > s.renewal.ended && !r.more && slices.Contains(s.renewal.head, headHash([]byte(r.text))) {
-			return true
-		}
-	}
-	return false
 }

@@ -102,13 +102,13 @@ func (d *Detector) fate(exit Exit) fate {
 
 // finish reads a record that rich may have wrapped and that is the end of the output.
 func (s *stream) finish() {
-	s.record.event = nil
+	s.event = nil
 	s.endRecord()
-	if s.record.event == nil || s.open {
+	if s.event == nil || s.open {
 		return
 	}
 	x := &excerpt{stream: s.name, lines: s.tail.lines(beforeLines), memory: true, phase: s.d.phaseFor(s),
-		signs: map[int]Event{s.record.event.Line.Number: *s.record.event}}
+		signs: map[int]Event{s.event.Line.Number: *s.event}}
 	x.first = max(0, len(x.lines)-s.record.lines)
 	s.excerpts = append(s.excerpts, x)
 }
@@ -213,11 +213,6 @@ func (f *finding) announces(root *finding) bool {
 // announced bounds, in lines, how long before a traceback's last line a program may have logged the same failure: about the
 // length of the traceback.
 const announced = 60
-
-// same reports whether two messages are about the same request.
-func (n Numbers) same(o Numbers) bool {
-	return value(n.Requested) == value(o.Requested) && value(n.Allocated) == value(o.Allocated) && value(n.Free) == value(o.Free)
-}
 
 // heaviest returns the finding that ended the program, or nil.
 func heaviest(all []finding) *finding {
@@ -356,22 +351,6 @@ func (f *finding) printedWith(all []finding) *finding {
 		}
 	}
 	return f
-}
-
-// sure is how far a finding can be trusted.
-func (f *finding) sure() Confidence {
-	switch {
-	case f.memory() && f.rule.weight >= probable, !f.memory() && f.rule.weight >= ordered:
-		return Certain
-	case f.memory() && f.rule.weight <= killed:
-		return Weak
-	}
-	return Likely
-}
-
-func (f *finding) evidence() Evidence {
-	line := f.rows[f.at]
-	return Evidence{From: Output, Line: Line{f.stream, line.number, clip(strings.TrimSpace(line.text))}, For: f.rule.kind, Sure: f.sure()}
 }
 
 // reraised is the message of an exception that is raised again in another thread or process, above its own traceback:
@@ -514,61 +493,6 @@ func (r *Report) guess(f *finding) Phase {
 
 func agrees(p Phase, sign string) bool { return p.Coarse() == sign }
 
-// signPhase maps a plugin's phase to this package's; "training" alone does not name a part of a step.
-func signPhase(sign string) Phase {
-	switch p := Phase(sign); p {
-	case Build, Data, TrainForward, TrainBackward, Optimizer, Validation, Checkpoint:
-		return p
-	}
-	return Unknown
-}
-
-// headLines bounds how many lines above its message an exception's name may be.
-const headLines = 4
-
-// maxTrace bounds the lines of a traceback: a deep one in rich's boxes has that many.
-const maxTrace = 900
-
-// calls returns the frames of the traceback that ends in a finding, and those of what was raised because of it.
-func (f *finding) calls() (calls, after []frame) {
-	rank := f.rows[f.at].rank
-	from := max(0, f.at-maxTrace)
-	for i := f.at - 1; i >= from; i-- {
-		r := f.rows[i]
-		if rank != "" && r.rank != "" && r.rank != rank {
-			continue
-		}
-		if strings.Contains(r.body, ": Traceback (most recent call last)") && exceptionLine.MatchString(strings.TrimSpace(r.body)) {
-			continue // a message that begins with another language's traceback (MXNet's python/mxnet/base.py)
-		}
-		if strings.Contains(r.body, "Traceback (most recent call last)") ||
-			strings.Contains(r.body, "Traceback of TorchScript") {
-			from = i
-			break
-		}
-		if i < f.at-1 && exceptionLine.MatchString(strings.TrimSpace(r.body)) {
-			if i >= f.at-headLines && len(frames(f.rows, i+1, f.at, rank)) == 0 {
-				continue // the head of the same message (Paddle's paddle/phi/core/enforce.h prints it over several lines)
-			}
-			from = i + 1
-			break
-		}
-	}
-	calls = frames(f.rows, from, f.at, rank)
-	until := min(len(f.rows), f.at+250)
-	for i := f.at + 1; i < until; i++ {
-		if r := f.rows[i]; r.rank == rank && exceptionLine.MatchString(strings.TrimSpace(r.body)) {
-			until = i
-		}
-	}
-	for _, c := range frames(f.rows, f.at+1, until, rank) {
-		if b := strings.TrimSpace(f.rows[c.row].body); strings.HasPrefix(b, "File ") {
-			after = append(after, c)
-		}
-	}
-	return calls, after
-}
-
 // better returns a finding of the same failure with numbers if this one has none: another rank's message, or the original one
 // for a wrapper's message or a plugin's sign.
 func (f *finding) better(all []finding) *finding {
@@ -583,28 +507,6 @@ func (f *finding) better(all []finding) *finding {
 		}
 	}
 	return b
-}
-
-func near(rs []row, at, before, after int) []row {
-	return rs[max(0, at-before):min(len(rs), at+after+1)]
-}
-
-func joined(rs []row) string {
-	var b strings.Builder
-	for _, r := range rs {
-		b.WriteString(clip(r.body))
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
-const clipped = 600
-
-func clip(s string) string {
-	if len(s) > clipped {
-		return strings.ToValidUTF8(s[:clipped], "") + "…"
-	}
-	return s
 }
 
 // cause is one line for a person: what ran out and where, the request, why it failed, and what the program did then.
@@ -670,4 +572,52 @@ func (r *Report) why() string {
 		return "that is more than the whole card"
 	}
 	return ""
+}
+
+// where describes the part of the program, for Report.Cause.
+func (r *Report) where() string {
+	switch r.Part {
+	case Load:
+		return "while weights were loaded"
+	case Metric:
+		return "while a metric was computed"
+	case ImageLogging:
+		return "while an image was logged"
+	case SanityCheck:
+		return "in the sanity check, the validation before any training"
+	case Save:
+		return "while a state was saved"
+	case Resume:
+		return "while a state was resumed"
+	case FirstStep:
+		switch r.Phase {
+		case TrainForward:
+			return "in the forward pass of the first step"
+		case TrainBackward:
+			return "in the backward pass of the first step"
+		case Optimizer:
+			return "in the optimizer's first step, which makes its states"
+		}
+		return "in the first step"
+	}
+	if r.AnyForward && (r.Phase == Unknown || r.Phase == TrainForward) {
+		return "in a forward pass"
+	}
+	where := map[Phase]string{Build: "while the model was built", Data: "in the data pipeline",
+		TrainForward: "in the training's forward pass", TrainBackward: "in the backward pass",
+		Optimizer: "in the optimizer's step", Validation: "in validation",
+		Checkpoint: "while a state was saved or loaded"}[r.Phase]
+	if where == "" && r.Stage != string(Unknown) && r.Stage != "" {
+		where = "in " + r.Stage
+	}
+	return where
+}
+
+// ordered reports whether the output shows that a scheduler or a user ended the program.
+func (r *Report) ordered() bool {
+	switch r.NotMemory {
+	case "time_limit", "preempted", "cancelled":
+		return true
+	}
+	return false
 }

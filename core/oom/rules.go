@@ -1,5 +1,7 @@
 package oom
 
+import "strings"
+
 // A nature says what a text means for the program that printed it.
 type nature uint8
 
@@ -44,7 +46,7 @@ type rule struct {
 	cause   string // one line for a person; of memory, the device that ran out
 }
 
-// Words open an excerpt; the rules then read it. They are in lower case, and cheap: see literals.go.
+// Words open an excerpt; the rules then read it. They are in lower case.
 var (
 	memoryWords = []string{
 		"out of memory", "out-of-memory", "outofmemory", "out_of_memory", "tried to allocate", "total capac",
@@ -81,350 +83,351 @@ var (
 	frameWords = []string{"  file \"", "❱"}
 )
 
+// The rules of the table: gpu, host and shm are of memory that ran out, kill of processes that were killed for the host's
+// memory, wentOn of a card's memory where the program goes on, other of what is not memory.
+func gpu(weight int, n nature, res ...string) rule {
+	return rule{kind: GPUUnspecified, weight: weight, nature: n, re: oneOf(res), cause: "out of GPU memory"}
+}
+
+func host(weight int, n nature, res ...string) rule {
+	return rule{kind: CPUAlloc, weight: weight, nature: n, re: oneOf(res), cause: "out of host memory"}
+}
+
+func kill(weight int, n nature, res ...string) rule {
+	return rule{kind: HostOOM, weight: weight, nature: n, re: oneOf(res), cause: "out of host memory"}
+}
+
+func shm(weight int, n nature, res ...string) rule {
+	return rule{kind: SharedMemory, weight: weight, nature: n, re: oneOf(res), cause: "shared memory (/dev/shm) is full"}
+}
+
+func wentOn(res ...string) rule { return gpu(probable, survived, res...).because("") }
+
+func other(name string, weight int, n nature, cause string, res ...string) rule {
+	return rule{name: name, kind: NoMemory, weight: weight, nature: n, re: oneOf(res), cause: cause}
+}
+
+func (r rule) because(cause string) rule {
+	r.cause = cause
+	return r
+}
+
+func (r rule) press() rule {
+	r.pressed = true
+	return r
+}
+
+func oneOf(res []string) *pattern { return rx(strings.Join(res, "|")) }
+
 // rules are tried in order on each line of an excerpt; the first that matches is the line's meaning. What is survived
 // stands before what is fatal, the particular before the general.
 var rules = []rule{
 	// --- met and outlived -------------------------------------------------------------------------------------------
 	// TensorFlow tsl/framework/bfc_allocator.cc: the caller asked for a try.
-	{kind: GPUUnspecified, weight: probable, nature: survived,
-		re: rx(`ran out of memory trying to allocate .*caller indicates that this is not a failure`)},
+	wentOn(`ran out of memory trying to allocate .*caller indicates that this is not a failure`),
 	// its state, which it prints where the caller fails: DumpMemoryLog
-	{kind: GPUUnspecified, weight: suspected, nature: spoken, pressed: true, cause: "out of GPU memory",
-		re: rx(`bfc_allocator\.cc:\d+\] +(?:Stats:|Summary of in-use Chunks by size|Sum Total of in-use chunks:|` +
-			`total_region_allocated_bytes_)|` +
-			`[Rr]an out of memory trying to allocate `)},
+	gpu(suspected, spoken,
+		`bfc_allocator\.cc:\d+\] +(?:Stats:|Summary of in-use Chunks by size|Sum Total of in-use chunks:|` +
+			`total_region_allocated_bytes_)`,
+		`[Rr]an out of memory trying to allocate `).press(),
 	// c10/cuda/CUDACachingAllocator.cpp, since torch 2.13: each failed cudaMalloc or cuMemCreate, before it is tried again
-	{kind: GPUUnspecified, weight: probable, nature: retried, pressed: true,
-		re: rx(`memory (?:allocation|mapping) failed with OOM on device \d+`)},
+	gpu(probable, retried, `memory (?:allocation|mapping) failed with OOM on device \d+`).press().because(""),
 	// TensorFlow stream_executor/cuda/cuda_driver.cc logs each size it tries, at level I, and goes on with less.
-	{kind: GPUUnspecified, weight: probable, nature: survived,
-		re: rx(`\b[IWE] .*failed to allocate .* from device: CUDA_ERROR_OUT_OF_MEMORY`)},
+	wentOn(`\b[IWE] .*failed to allocate .* from device: CUDA_ERROR_OUT_OF_MEMORY`),
 	// a loop that lowers its batch after each failure, and has none left
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of memory at every batch size down to one",
-		re: rx(`(?i)\bOOM detected\b.*\breduc\w* .{0,40}\bto 0\b`)},
-	{kind: GPUUnspecified, weight: probable, nature: survived,
-		re: rx(`(?i)attempting to recover from OOM|\bOOM in all workers, skipping|\bOOM detected\b.*(?:recover|` +
-			`retry|reduc|skip)`)},
-	{kind: GPUUnspecified, weight: probable, nature: survived,
-		re: rx(`(?i)(?:out ?of ?memory\w*|\bCUDA OOM\b)[^.]{0,80}(?:\b(?:using|falling back to|fall back to|` +
-			`switching to) |` +
-			`\b(?:skip(?:ping|ped)?|retry(?:ing)?|recover(?:ed|ing)?|reducing|halving|ignoring)\b)`)},
-	{kind: GPUUnspecified, weight: probable, nature: survived,
-		re: rx(`(?i)\bskip(?:ping|ped) (?:\w+ ){0,4}(?:batch|step|sample)\b.{0,40}\b(?:due to OOM\b|` +
-			`(?:due to|because of|after) (?:an? )?(?:CUDA )?out[ -]of[ -]memory)`)},
-	{kind: GPUUnspecified, weight: probable, nature: survived,
-		re: rx(`(?i)\b(?:copy|copying|moving|move) .{0,60} to CPU due to (?:CUDA )?(?:OOM|out of memory)`)},
-	{kind: GPUUnspecified, weight: probable, nature: survived,
-		re: rx(`(?i)microbatch size will be decreased|Batch size \d+ failed, trying batch size \d+`)},
+	gpu(probable, spoken,
+		`(?i)\bOOM detected\b.*\breduc\w* .{0,40}\bto 0\b`).because("out of memory at every batch size down to one"),
+	wentOn(
+		`(?i)attempting to recover from OOM|\bOOM in all workers, skipping|\bOOM detected\b.*(?:recover|retry|reduc|skip)`),
+	wentOn(
+		`(?i)(?:out ?of ?memory\w*|\bCUDA OOM\b)[^.]{0,80}(?:\b(?:using|falling back to|fall back to|switching to) |` +
+			`\b(?:skip(?:ping|ped)?|retry(?:ing)?|recover(?:ed|ing)?|reducing|halving|ignoring)\b)`),
+	wentOn(
+		`(?i)\bskip(?:ping|ped) (?:\w+ ){0,4}(?:batch|step|sample)\b.{0,40}\b(?:due to OOM\b|` +
+			`(?:due to|because of|after) (?:an? )?(?:CUDA )?out[ -]of[ -]memory)`),
+	wentOn(`(?i)\b(?:copy|copying|moving|move) .{0,60} to CPU due to (?:CUDA )?(?:OOM|out of memory)`),
+	wentOn(`(?i)microbatch size will be decreased|Batch size \d+ failed, trying batch size \d+`),
 
 	// a warning of Python's, as FSDP's of a tensor that it could not clone for a state
 	// (torch/distributed/fsdp/_state_dict_utils.py)
-	{kind: GPUUnspecified, weight: probable, nature: survived,
-		re: rx(`\b[A-Z]\w*Warning: .*(?:CUDA|HIP|XPU) out of memory|` +
-			`Please check clone implementation of .*(?:CUDA|HIP|XPU) out of memory`)},
+	wentOn(
+		`\b[A-Z]\w*Warning: .*(?:CUDA|HIP|XPU) out of memory`,
+		`Please check clone implementation of .*(?:CUDA|HIP|XPU) out of memory`),
 	// distributed/nanny.py: the worker is started again
-	{kind: HostOOM, weight: probable, nature: survived, re: rx(`Worker exceeded \d+% memory budget`)},
+	kill(probable, survived, `Worker exceeded \d+% memory budget`).because(""),
 	// sglang's scheduler takes requests back; c10/cuda/CUDAFunctions.cpp warns, and there is no GPU then
-	{kind: GPUUnspecified, weight: probable, nature: survived,
-		re: rx(`(?i)out of memory happened\b.*retract|Warning: CUDA initialization: .*: out of memory`)},
+	wentOn(`(?i)out of memory happened\b.*retract|Warning: CUDA initialization: .*: out of memory`),
 
 	// --- PyTorch's caching allocator: c10/cuda/CUDACachingAllocator.cpp and its like ---------------------------------
-	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
-		re: rx(`(?:CUDA|HIP|XPU|MPS backend|NPU|MUSA) out of memory\b\.?.{0,12}(?:Tried to|\(MPS|$)`)},
-	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
-		re: rx(`(?:CUDA|HIP|XPU|MPS backend|NPU|MUSA) out of memory\.`)},
+	gpu(sure, raised, `(?:CUDA|HIP|XPU|MPS backend|NPU|MUSA) out of memory\b\.?.{0,12}(?:Tried to|\(MPS|$)`),
+	gpu(sure, raised, `(?:CUDA|HIP|XPU|MPS backend|NPU|MUSA) out of memory\.`),
 	// the same assert stands in two files: in the allocator it replaces the message, in PeerToPeerAccess NVML is broken
-	{name: "nvml", kind: NoMemory, weight: suspected, nature: spoken,
-		re:    rx(`(?:NVML_SUCCESS|nvml\w*\().*INTERNAL ASSERT FAILED.*PeerToPeerAccess`),
-		cause: "NVML does not work here, and expandable segments need it"},
-	{kind: GPUUnspecified, weight: suspected, nature: spoken, cause: "out of GPU memory",
-		re: rx(`NVML_SUCCESS == r\b.*INTERNAL ASSERT FAILED`)},
-	{kind: GPUUnspecified, weight: suspected, nature: spoken, cause: "out of GPU memory",
-		re: rx(`INTERNAL ASSERT FAILED at .*CUDACachingAllocator\.cpp`)},
-	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of GPU memory", // where a paste ends
-		re: rx(`Error: (?:CUDA|HIP) out of(?: m\w{0,4})?$`)},
+	other("nvml", suspected, spoken, "NVML does not work here, and expandable segments need it",
+		`(?:NVML_SUCCESS|nvml\w*\().*INTERNAL ASSERT FAILED.*PeerToPeerAccess`),
+	gpu(suspected, spoken, `NVML_SUCCESS == r\b.*INTERNAL ASSERT FAILED`),
+	gpu(suspected, spoken, `INTERNAL ASSERT FAILED at .*CUDACachingAllocator\.cpp`),
+	// where a paste ends
+	gpu(probable, raised, `Error: (?:CUDA|HIP) out of(?: m\w{0,4})?$`),
 	// ComfyUI's execution.py, and the report of an error that it shows; it serves on, and the work failed
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`!!! Exception during processing ?!!! (?:Allocation on device|.*\bout of memory)|` +
-			`Exception Type:[* ]*(?:torch\.)?(?:cuda\.)?OutOfMemoryError`)},
+	gpu(probable, spoken,
+		`!!! Exception during processing ?!!! (?:Allocation on device|.*\bout of memory)`,
+		`Exception Type:[* ]*(?:torch\.)?(?:cuda\.)?OutOfMemoryError`),
 	// expandable segments: cuMemCreate's own error
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`CUDA driver error: out of memory`)},
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory", // caffe2/core/common_gpu.h, CUDA_ENFORCE
-		re: rx(`error == cudaSuccess\. 2 vs 0\b`)},
+	gpu(probable, spoken, `CUDA driver error: out of memory`),
+	// caffe2/core/common_gpu.h, CUDA_ENFORCE
+	gpu(probable, spoken, `error == cudaSuccess\. 2 vs 0\b`),
 	// THC's check (pytorch 0.x and Lua torch, lib/THC/THCGeneral.c); glog's CHECK in Caffe and MXNet; MXNet's storage
 	// managers
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`THCudaCheck(?:Warn)? FAIL .*error=2 ?: out of memory|cuda runtime error \(2\) ?: ?out of memory|` +
-			`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS).{0,60}out of memory|` +
-			`pooled_storage_manager\.h:\d+: .*out of memory|Could not launch .*status: out of memory`)},
+	gpu(probable, spoken,
+		`THCudaCheck(?:Warn)? FAIL .*error=2 ?: out of memory|cuda runtime error \(2\) ?: ?out of memory`,
+		`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS).{0,60}out of memory`,
+		`pooled_storage_manager\.h:\d+: .*out of memory|Could not launch .*status: out of memory`),
 	// CTranslate2's src/cuda/utils.h, as faster-whisper shows it; XGBoost's src/common/device_helpers.cuh; Thrust's
 	// exception
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`CUDA failed with error out of memory|Memory allocation error on worker \d+: |` +
-			`\bsystem_error\b.{0,200}\bout of memory|what\(\): .{0,200}\bout of memory\s*$`)},
+	gpu(probable, spoken,
+		`CUDA failed with error out of memory|Memory allocation error on worker \d+: `,
+		`\bsystem_error\b.{0,200}\bout of memory|what\(\): .{0,200}\bout of memory\s*$`),
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?` +
-			`(?:out of memory|hipErrorOutOfMemory|cudaErrorMemoryAllocation)`)},
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory)\b|` +
-			`cudaMalloc (?:retry )?failed: out of memory|` +
-			`Out of memory error on GPU \d+`)},
+	gpu(probable, spoken,
+		`(?i)\b(?:CUDA|HIP|` +
+			`hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?(?:out of memory|` +
+			`hipErrorOutOfMemory|cudaErrorMemoryAllocation)`),
+	gpu(probable, spoken,
+		`\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory)\b`,
+		`cudaMalloc (?:retry )?failed: out of memory|Out of memory error on GPU \d+`),
 
 	// --- CUDA's libraries: a broken device answers with the same status ---------------------------------------------
-	{kind: GPUUnspecified, weight: suspected, nature: spoken, cause: "out of GPU memory",
-		re: rx(`\b(?:CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|HIPBLAS|ROCBLAS|MIOPEN)_STATUS_(?:ALLOC_FAILED|` +
-			`MEMORY_ERROR|NO_MEMORY)|CUFFT_ALLOC_FAILED`)},
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory while NCCL set up its buffers",
-		re: rx(`Failed to CUDA (?:calloc|malloc)\b|NCCL WARN .*Cuda failure 2\b|` +
-			`NCCL WARN .*Cuda failure 'out of memory'`)},
+	gpu(suspected, spoken,
+		`\b(?:CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|HIPBLAS|ROCBLAS|MIOPEN)_STATUS_(?:ALLOC_FAILED|MEMORY_ERROR|NO_MEMORY)`,
+		`CUFFT_ALLOC_FAILED`),
+	gpu(probable, spoken,
+		`Failed to CUDA (?:calloc|malloc)\b|NCCL WARN .*Cuda failure 2\b|NCCL WARN .*Cuda failure 'out of memory'`).because("out of GPU memory while NCCL set up its buffers"),
 
 	// --- other runtimes -----------------------------------------------------------------------------------------------
 	// ggml: ggml-backend.cpp, ggml-alloc.c and each backend name the buffer; the CPU's is the host's
-	{kind: CPUAlloc, weight: probable, nature: spoken, cause: "out of host memory",
-		re: rx(`(?:failed|unable) to allocate (?:CPU|\w+_Host) buffer|cpu_buffer_type_alloc_buffer: failed to allocate|` +
-			`ErrorOutOfHostMemory|VK_ERROR_OUT_OF_HOST_MEMORY`)},
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`(?:failed|unable) to allocate [A-Za-z]+\d* buffer\b|: failed to allocate buffer,? (?:of )?size|` +
-			`[Dd]evice memory allocation of size \d+ failed`)},
+	host(probable, spoken,
+		`(?:failed|unable) to allocate (?:CPU|\w+_Host) buffer|cpu_buffer_type_alloc_buffer: failed to allocate`,
+		`ErrorOutOfHostMemory|VK_ERROR_OUT_OF_HOST_MEMORY`),
+	gpu(probable, spoken,
+		`(?:failed|unable) to allocate [A-Za-z]+\d* buffer\b|: failed to allocate buffer,? (?:of )?size`,
+		`[Dd]evice memory allocation of size \d+ failed`),
 	// Vulkan (vulkan_enums.hpp), SYCL and Level Zero (ur_api.h), OpenCL (cl.h), Metal (Metal.framework), MLX (metal/allocator.cpp)
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`ErrorOutOfDeviceMemory|VK_ERROR_OUT_OF_DEVICE_MEMORY|(?:UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY|` +
-			`CL_MEM_OBJECT_ALLOCATION_FAILURE|CommandBufferCallbackErrorOutOfMemory|` +
-			`\[metal::malloc\] .*(?:greater than the maximum|Unable to allocate|Resource limit)`)},
-	{kind: GPUUnspecified, weight: suspected, nature: spoken, cause: "out of GPU memory",
-		re: rx(`\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b`)},
+	gpu(probable, spoken,
+		`ErrorOutOfDeviceMemory|VK_ERROR_OUT_OF_DEVICE_MEMORY|(?:UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY`,
+		`CL_MEM_OBJECT_ALLOCATION_FAILURE|CommandBufferCallbackErrorOutOfMemory`,
+		`\[metal::malloc\] .*(?:greater than the maximum|Unable to allocate|Resource limit)`),
+	gpu(suspected, spoken, `\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b`),
 	// torch-directml; Habana's PyTorch bridge; TensorRT's virtualMemoryBuffer.cpp; cupy/cuda/memory.pyx
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`not enough GPU video memory|Cuda Driver \(out of memory\)|Error Code \d+: OutOfMemory\b|` +
-			`PT_DEVMEM.{0,40}Allocation failed|` +
-			`[Rr]equested amount of GPU memory \(\d+ bytes\) could not be allocated|` +
-			`OutOfMemoryError: Out of memory allocating [\d,]+ bytes \(allocated so far`)},
+	gpu(probable, spoken,
+		`not enough GPU video memory|Cuda Driver \(out of memory\)|Error Code \d+: OutOfMemory\b`,
+		`PT_DEVMEM.{0,40}Allocation failed|[Rr]equested amount of GPU memory \(\d+ bytes\) could not be allocated`,
+		`OutOfMemoryError: Out of memory allocating [\d,]+ bytes \(allocated so far`),
 	// AWS's Neuron runtime, nrt_status.h: NRT_RESOURCE
-	{kind: GPUUnspecified, weight: suspected, nature: raised, cause: "out of accelerator memory",
-		re: rx(`nrt_\w*alloc\w* status=4\b`)},
+	gpu(suspected, raised, `nrt_\w*alloc\w* status=4\b`).because("out of accelerator memory"),
 	// onnxruntime/core/framework/bfc_arena.cc, of whichever device the arena is
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of memory, of a GPU it seems",
-		re: rx(`Failed to allocate memory for requested buffer of size \d+|` +
-			`Available memory of \d+ is smaller than requested bytes of \d+`)},
+	gpu(probable, spoken,
+		`Failed to allocate memory for requested buffer of size \d+`,
+		`Available memory of \d+ is smaller than requested bytes of \d+`).because("out of memory, of a GPU it seems"),
 
 	// --- JAX, XLA, TensorFlow -----------------------------------------------------------------------------------------
 	// its figures, where it prints them, are above it
-	{kind: GPUUnspecified, weight: sure, nature: spoken, cause: "out of GPU memory",
-		re: rx(`OOM when allocating tensor with shape.*device:(?:GPU|TPU|DML|XLA_GPU)`)},
-	{kind: CPUAlloc, weight: sure, nature: spoken, cause: "out of host memory",
-		re: rx(`OOM when allocating tensor with shape.*device:(?:XLA_)?CPU`)},
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory",
-		re: rx(`OOM when allocating tensor with shape`)},
+	gpu(sure, spoken, `OOM when allocating tensor with shape.*device:(?:GPU|TPU|DML|XLA_GPU)`),
+	host(sure, spoken, `OOM when allocating tensor with shape.*device:(?:XLA_)?CPU`),
+	gpu(probable, spoken, `OOM when allocating tensor with shape`),
 	// tensorflow/core/common_runtime/gpu/gpu_util.cc: the copy's target was not allocated
-	{kind: GPUUnspecified, weight: suspected, nature: spoken, cause: "out of GPU memory",
-		re: rx(`Dst tensor is not initialized`)},
+	gpu(suspected, spoken, `Dst tensor is not initialized`),
 	// the exception's name alone, as a notebook prints it above its traceback
-	{kind: GPUUnspecified, weight: suspected, nature: raised, cause: "out of GPU memory",
-		re: rx(`\bResourceExhaustedError\b(?:: |:?\s*$| \(see above)`)},
+	gpu(suspected, raised, `\bResourceExhaustedError\b(?:: |:?\s*$| \(see above)`),
 	// vllm/v1/worker/gpu_worker.py, vllm/v1/core/kv_cache_utils.py; sglang/srt/model_executor/model_runner.py
-	{kind: GPUUnspecified, weight: suspected, nature: raised, cause: "too little GPU memory was free at the start",
-		re: rx(`Free memory on device .{0,60}on startup is less than desired GPU memory utilization`)},
-	{kind: GPUUnspecified, weight: suspected, nature: raised, cause: "too little GPU memory for the cache of keys " +
-		"and values",
-		re: rx(`No available memory for the cache blocks|larger than the available KV cache memory|` +
-			`larger than the maximum number of tokens that can be stored in KV cache|` +
-			`Not enough memory\. Please try (?:to increase|increasing) --mem-fraction-static`)},
+	gpu(suspected, raised,
+		`Free memory on device .{0,60}on startup is less than desired GPU memory utilization`).because("too little GPU memory was free at the start"),
+	gpu(suspected, raised,
+		`No available memory for the cache blocks|larger than the available KV cache memory`,
+		`larger than the maximum number of tokens that can be stored in KV cache`,
+		`Not enough memory\. Please try (?:to increase|increasing) --mem-fraction-static`).because("too little GPU memory for the cache of keys and values"),
 	// xla/pjrt/cpu: the host's own device has other words than a card's allocator, and no size in GiB
-	{kind: CPUAlloc, weight: sure, nature: spoken, cause: "out of host memory",
-		re: rx(`(?:RESOURCE_EXHAUSTED|Resource exhausted|INTERNAL): (?:Error dispatching computation: )*` +
-			`Out of memory allocating \d+ bytes`)},
-	{kind: GPUUnspecified, weight: sure, nature: spoken, cause: "out of accelerator memory",
-		re: rx(`(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|OOM|[Ff]ailed to allocate).*\d|` +
-			`Ran out of memory in memory space \w+|^Out of memory while trying to allocate \d+ bytes|` +
-			`RESOURCE_EXHAUSTED: Attempting to (?:reserve|allocate) \d[\d.]*[KMGT]?B?\b`)},
+	host(sure, spoken,
+		`(?:RESOURCE_EXHAUSTED|Resource exhausted|` +
+			`INTERNAL): (?:Error dispatching computation: )*Out of memory allocating \d+ bytes`),
+	gpu(sure, spoken,
+		`(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|OOM|[Ff]ailed to allocate).*\d`,
+		`Ran out of memory in memory space \w+|^Out of memory while trying to allocate \d+ bytes`,
+		`RESOURCE_EXHAUSTED: Attempting to (?:reserve|allocate) \d[\d.]*[KMGT]?B?\b`).because("out of accelerator memory"),
 
 	// --- the host refuses an allocation -------------------------------------------------------------------------------
-	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
-		re: rx(`DefaultCPUAllocator: (?:can't allocate memory|not enough memory)`)},
+	host(sure, raised, `DefaultCPUAllocator: (?:can't allocate memory|not enough memory)`),
 	// Theano's sandbox/cuda/cuda_ndarray.cu, under Python's MemoryError; what the process itself holds is not in it
-	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
-		re: rx(`Error allocating \d+ bytes of device memory \(out of memory\)`)},
-	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
-		re: rx(`(?:\b_?ArrayMemoryError|\bMemoryError): Unable to allocate|Unable to allocate [\d.]+ ?\w+ for an array`)},
-	{name: "open_files", kind: NoMemory, weight: broken, nature: spoken,
-		re:    rx(`[Tt]oo many open files|received 0 items of ancdata`),
-		cause: "too many open files: a limit of the process, not memory (ulimit -n; a sharing strategy that uses files)"},
+	gpu(sure, raised, `Error allocating \d+ bytes of device memory \(out of memory\)`),
+	host(sure, raised,
+		`(?:\b_?ArrayMemoryError|\bMemoryError): Unable to allocate|Unable to allocate [\d.]+ ?\w+ for an array`),
+	other("open_files", broken, spoken, "too many open files: a limit of the process, not memory "+
+		"(ulimit -n; a sharing strategy that uses files)",
+		`[Tt]oo many open files|received 0 items of ancdata`),
 	// aten/src/ATen/MapAllocator.cpp: of a shared tensor that is small, a process has too many maps (mmap(2), ENOMEM)
-	{name: "map_count", kind: NoMemory, weight: broken, nature: spoken,
-		re: rx(`unable to (?:mmap|map) \d{1,7} bytes from file <(?:/?torch_|` +
-			`filename not specified).*Cannot allocate memory`),
-		cause: "a small map of a shared tensor was refused: a process has too many maps (vm.max_map_count), not too " +
-			"little memory"},
+	other("map_count", broken, spoken, "a small map of a shared tensor was refused: a process has too "+
+		"many maps (vm.max_map_count), not too little memory",
+		`unable to (?:mmap|map) \d{1,7} bytes from file <(?:/?torch_|filename not specified).*Cannot allocate memory`),
 	// TH's own allocator, before torch 1.0: lib/TH/THGeneral.c
-	{kind: CPUAlloc, weight: sure, nature: raised, cause: "out of host memory",
-		re: rx(`Torch: not enough memory: you tried to (?:re)?allocate`)},
+	host(sure, raised, `Torch: not enough memory: you tried to (?:re)?allocate`),
 	// OpenCV's core/src/alloc.cpp names its function OutOfMemoryError; Windows' ERROR_COMMITMENT_LIMIT
-	{kind: CPUAlloc, weight: probable, nature: spoken, cause: "out of host memory",
-		re: rx(`\(-4:Insufficient memory\)|OpenCV.*Insufficient memory|WinError 1455|os error 1455|` +
-			`[Pp]aging file is too small`)},
-	{kind: CPUAlloc, weight: probable, nature: spoken, cause: "out of host memory",
-		re: rx(`std::bad_alloc|memory allocation of \d+ bytes failed|(?:\[Errno 12\]|errno 12|\(12\)|fork:|mmap:|` +
-			`malloc:?).{0,40}[Cc]annot allocate memory|` +
-			`[Cc]annot allocate memory.{0,30}(?:errno=12|\(12\)|Errno 12)|java\.lang\.OutOfMemoryError|` +
-			`JavaScript heap out of memory|^MemoryError\b|\bMemoryError:?\s*$`)},
-	{kind: CPUAlloc, weight: probable, nature: raised, cause: "out of host memory",
-		re: rx(`\b(?:RuntimeError|OSError|Error): .*(?:[Cc]annot allocate memory|CUDA error: host|cudaHostAlloc)`)},
+	host(probable, spoken,
+		`\(-4:Insufficient memory\)|OpenCV.*Insufficient memory|WinError 1455|os error 1455|[Pp]aging file is too small`),
+	host(probable, spoken,
+		`std::bad_alloc|memory allocation of \d+ bytes failed`,
+		`(?:\[Errno 12\]|errno 12|\(12\)|fork:|mmap:|malloc:?).{0,40}[Cc]annot allocate memory`,
+		`[Cc]annot allocate memory.{0,30}(?:errno=12|\(12\)|Errno 12)|java\.lang\.OutOfMemoryError`,
+		`JavaScript heap out of memory|^MemoryError\b|\bMemoryError:?\s*$`),
+	host(probable, raised,
+		`\b(?:RuntimeError|OSError|Error): .*(?:[Cc]annot allocate memory|CUDA error: host|cudaHostAlloc)`),
 
-	{kind: CPUAlloc, weight: probable, nature: spoken, cause: "out of host memory", re: refusedAbroad},
+	{kind: CPUAlloc, weight: probable, nature: spoken, re: refusedAbroad, cause: "out of host memory"},
 	// pyarrow/error.pxi, of Status::OutOfMemory in cpp/src/arrow/memory_pool.cc
-	{kind: CPUAlloc, weight: probable, nature: raised, cause: "out of host memory",
-		re: rx(`\bArrowMemoryError\b(?:: |:?\s*$)`)},
+	host(probable, raised, `\bArrowMemoryError\b(?:: |:?\s*$)`),
 
 	// ECS and AWS Batch give this as the reason of a stopped container
-	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
-		re: rx(`Container killed due to memory usage`)},
+	kill(sure, spoken, `Container killed due to memory usage`),
 	// c10/cuda/CUDAMallocAsyncAllocator.cpp
-	{kind: GPUUnspecified, weight: sure, nature: raised, cause: "out of GPU memory",
-		re: rx(`Allocation on device ?\d* would exceed allowed memory|(?:Error: |Message:\*\* )Allocation on device\b|` +
-			`processing !!! Allocation on device`)},
+	gpu(sure, raised,
+		`Allocation on device ?\d* would exceed allowed memory|(?:Error: |Message:\*\* )Allocation on device\b`,
+		`processing !!! Allocation on device`),
 
 	// accelerate/utils/memory.py: each size down to one ran out of memory, and was caught
-	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of memory at every batch size down to one",
-		re: rx(`No executable batch size found, reached zero`)},
+	gpu(probable, raised,
+		`No executable batch size found, reached zero`).because("out of memory at every batch size down to one"),
 
 	// Ray prints the name of a task's exception in brackets (python/ray/exceptions.py), but not for a lack of host memory
-	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of GPU memory",
-		re: rx(`\bRayTaskError\((?:torch\.)?(?:cuda\.)?OutOfMemoryError\)`)},
+	gpu(probable, raised, `\bRayTaskError\((?:torch\.)?(?:cuda\.)?OutOfMemoryError\)`),
 	// an exception by its name alone, such as DataParallel's "Caught OutOfMemoryError in replica 0"; and what C programs say
-	{kind: GPUUnspecified, weight: probable, nature: raised, cause: "out of GPU memory",
-		re: rx(`\b(?:torch\.|cuda\.)*OutOfMemoryError\b(?:: |:?\s*$)`)},
-	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of memory, of a GPU it seems",
-		re: rx(`\b[Ee]rror: [Oo]ut of memory\b`)},
+	gpu(probable, raised, `\b(?:torch\.|cuda\.)*OutOfMemoryError\b(?:: |:?\s*$)`),
+	gpu(probable, spoken, `\b[Ee]rror: [Oo]ut of memory\b`).because("out of memory, of a GPU it seems"),
 
 	// --- /dev/shm -----------------------------------------------------------------------------------------------------
-	{kind: SharedMemory, weight: sure, nature: spoken, cause: "shared memory (/dev/shm) is full",
-		re: rx(`insufficient shared memory \(shm\)|[Bb]us error.*out of shared memory|workers? (?:are|` +
-			`is) out of shared memory`)},
-	{kind: SharedMemory, weight: sure, nature: spoken, cause: "shared memory (/dev/shm) is full",
-		re: rx(`(?:unable to (?:write to|resize|allocate shared memory|open shared memory)|/torch_\d|/dev/shm|` +
-			`nccl-\w+).{0,120}No space left on device|` +
-			`No space left on device.{0,60}(?:/dev/shm|shared memory)`)},
-	{kind: SharedMemory, weight: probable, nature: spoken, cause: "shared memory (/dev/shm) is full",
-		re: rx(`unable to (?:allocate|resize) shared memory`)},
+	shm(sure, spoken,
+		`insufficient shared memory \(shm\)|[Bb]us error.*out of shared memory|workers? (?:are|is) out of shared memory`),
+	shm(sure, spoken,
+		`(?:unable to (?:write to|resize|allocate shared memory|open shared memory)|/torch_\d|/dev/shm|` +
+			`nccl-\w+).{0,120}No space left on device`,
+		`No space left on device.{0,60}(?:/dev/shm|shared memory)`),
+	shm(probable, spoken, `unable to (?:allocate|resize) shared memory`),
 
 	// --- the host kills -----------------------------------------------------------------------------------------------
 	// Ray lists what may have been (src/ray/raylet/worker_pool.cc), the kernel among it: that says nothing
-	{name: "worker_died", kind: NoMemory, weight: echo, nature: consequence, cause: "a process of the program ended",
-		re: rx(`There are some potential root causes|Some common causes include`)},
+	other("worker_died", echo, consequence, "a process of the program ended",
+		`There are some potential root causes|Some common causes include`),
 	// src/ray/raylet/node_manager.cc
-	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
-		re: rx(`[1-9]\d* [Ww]orkers? \(tasks / actors\) killed due to memory pressure|` +
-			`[Ww]orkers? (?:was|were) killed due to (?:memory pressure|the node running low on memory)`)},
+	kill(sure, spoken,
+		`[1-9]\d* [Ww]orkers? \(tasks / actors\) killed due to memory pressure`,
+		`[Ww]orkers? (?:was|were) killed due to (?:memory pressure|the node running low on memory)`),
 	// Slurm's slurmstepd, old and new words; the kernel's mm/oom_kill.c; Kubernetes; Ray; LSF; PBS
-	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
-		re: rx(`Detected \d+ oom[-_]kill event|have been (?:OOM[ -]Killed|killed by the cgroup out-of-memory)|` +
-			`\bOUT_OF_MEMORY\b.*(?:slurm|State|\b0:125)|State: OUT_OF_MEMORY|` +
-			`(?:Exceeded|exceeded) job memory limit|exceeded memory limit \(\d+ > \d+\), being killed|oom-kill:|` +
-			`(?:Out of memory|out of memory): Kill(?:ed)? process|` +
-			`Memory cgroup out of memory|: tasks? [\d,-]+: Out Of Memory|\bOUT_OF_ME\+|` +
-			`\bOOMKilled(?:"?\s*[:=]\s*"?[Tt]rue|[^"':=\w]|["'](?:[^:]|$)|$)|Failed with result 'oom-kill'|` +
-			`killed by (?:the )?(?:cgroup|kernel)?.{0,12}(?:OOM|out-of-memory)[- ]?(?:killer|handler)?`)},
-	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
-		re: rx(`node (?:was |is )?(?:running )?low on (?:resource: )?memory|TERM_MEMLIMIT|` +
-			`job killed.*memory (?:usage )?limit|` +
-			`\b(?:mem|vmem|pmem|rss)\b \d+\w* exceeded limit|memory usage threshold|systemd-oomd|earlyoom.*sending SIG`)},
+	kill(sure, spoken,
+		`Detected \d+ oom[-_]kill event|have been (?:OOM[ -]Killed|killed by the cgroup out-of-memory)`,
+		`\bOUT_OF_MEMORY\b.*(?:slurm|State|\b0:125)|State: OUT_OF_MEMORY|(?:Exceeded|exceeded) job memory limit`,
+		`exceeded memory limit \(\d+ > \d+\), being killed|oom-kill:|(?:Out of memory|out of memory): Kill(?:ed)? process`,
+		`Memory cgroup out of memory|: tasks? [\d,-]+: Out Of Memory|\bOUT_OF_ME\+`,
+		`\bOOMKilled(?:"?\s*[:=]\s*"?[Tt]rue|[^"':=\w]|["'](?:[^:]|$)|$)|Failed with result 'oom-kill'`,
+		`killed by (?:the )?(?:cgroup|kernel)?.{0,12}(?:OOM|out-of-memory)[- ]?(?:killer|handler)?`),
+	kill(sure, spoken,
+		`node (?:was |is )?(?:running )?low on (?:resource: )?memory|TERM_MEMLIMIT|job killed.*memory (?:usage )?limit`,
+		`\b(?:mem|vmem|pmem|rss)\b \d+\w* exceeded limit|memory usage threshold|systemd-oomd|earlyoom.*sending SIG`),
 	// YARN's containers; HTCondor's starter; Vertex AI; Colab and Kaggle
-	{kind: HostOOM, weight: sure, nature: spoken, cause: "out of host memory",
-		re: rx(`for exceeding (?:\w+ )?memory limits|gone over memory limit of|` +
-			`replica \w+ \d+ ran out-of-memory and exited|` +
-			`crashed after using all available RAM|tried to allocate more memory than is available`)},
-	{kind: HostOOM, weight: suspected, nature: spoken, cause: "a loader worker was killed for lack of host memory",
-		re: rx(`DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`)},
+	kill(sure, spoken,
+		`for exceeding (?:\w+ )?memory limits|gone over memory limit of|replica \w+ \d+ ran out-of-memory and exited`,
+		`crashed after using all available RAM|tried to allocate more memory than is available`),
+	kill(suspected, spoken,
+		`DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`).because("a loader worker was killed for lack of host memory"),
 	// deepspeed/launcher/launch.py logs how a rank ended, as an error of its own: nobody goes on after that
-	{kind: HostOOM, weight: killed, nature: decreed, re: rx(`exits with return code ?= ?(?:-9|137)\b`)},
-	{kind: HostOOM, weight: killed, nature: spoken,
-		re: rx(`^\s*\*{0,2}Killed\*{0,2}\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|` +
-			`^\d+ Killed\b|zsh: killed\b|\[\d+\] +[+-]? *\d+ killed\b|` +
-			`Signal 9 \(SIGKILL\) received by|Signals\.SIGKILL|terminated (?:with|by) signal (?:SIGKILL|9\b)|` +
-			`(?:exit ?code|return code|exit status|exited with code)[ :=]+(?:-9|137)\b|interrupted by signal 9|` +
-			`[Tt]erminated by signal 9\b|failed \(exitcode: -9\)`)},
+	kill(killed, decreed, `exits with return code ?= ?(?:-9|137)\b`).because(""),
+	kill(killed, spoken,
+		`^\s*\*{0,2}Killed\*{0,2}\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|^\d+ Killed\b`,
+		`zsh: killed\b|\[\d+\] +[+-]? *\d+ killed\b|Signal 9 \(SIGKILL\) received by|Signals\.SIGKILL`,
+		`terminated (?:with|by) signal (?:SIGKILL|9\b)`,
+		`(?:exit ?code|return code|exit status|exited with code)[ :=]+(?:-9|137)\b|interrupted by signal 9`,
+		`[Tt]erminated by signal 9\b|failed \(exitcode: -9\)`).because(""),
 	{kind: HostOOM, weight: killed, nature: spoken, re: endedAbroad},
 
 	// --- what is no memory, though it may look so -----------------------------------------------------------------
-	{name: "kernel_resources", kind: NoMemory, weight: broken, nature: raised,
-		re:    rx(`out of resources?: (?:shared memory|threads|registers|tensor memory)|OutOfResources`),
-		cause: "a kernel asks for more on-chip memory than this GPU has: smaller blocks or fewer stages, not a smaller batch"},
-	{name: "disk_full", kind: NoMemory, weight: broken, nature: spoken,
-		re: rx(`No space left on device|[Dd]isk quota exceeded|not enough disk space|` +
-			`PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+`),
-		cause: "a file could not be written: the disk or a quota is full"},
-	{name: "device_assert", kind: NoMemory, weight: broken, nature: spoken, re: rx(`device-side assert triggered|` +
-		`cudaErrorAssert\b|\.cuh?:\d+: .*Assertion .* failed`),
-		cause: "a device-side assert: an index or label out of range; what comes after it on this device means nothing"},
-	{name: "time_limit", kind: NoMemory, weight: ordered, nature: decreed,
-		re: rx(`CANCELLED AT .* DUE TO TIME LIMIT|State: TIMEOUT\b|\bTIMEOUT +\d+:\d+\b|TERM_RUNLIMIT|walltime \d+ exceeded limit|(?:hit|reached|` +
-			`exceeded) (?:the )?(?:job )?time limit|DUE to SIGNAL Terminated`),
-		cause: "the scheduler's time limit"},
-	{name: "preempted", kind: NoMemory, weight: ordered, nature: decreed,
-		re: rx(`CANCELLED AT .* DUE TO (?:PREEMPTION|NODE FAIL|JOB REQUEUE)|` +
-			`State: (?:PREEMPTED|NODE_FAIL)\b|\b(?:PREEMPTED|NODE_FAIL) +\d+:\d+\b|` +
-			`(?:job|instance|node|worker|task|container|` +
-			`VM) (?:has been|was|is being|will be) preempted|PreemptionError`), cause: "preempted by the scheduler"},
-	{name: "cancelled", kind: NoMemory, weight: ordered, nature: decreed,
-		re: rx(`\*\*\* (?:JOB|STEP) .*CANCELLED AT|State: CANCELLED\b|\bCANCELLED(?:\+| by \d+)? +\d+:\d+\b`), cause: "cancelled through the scheduler"},
-	{name: "interrupted", kind: NoMemory, weight: ordered, nature: spoken,
-		re: rx(`^KeyboardInterrupt|[^\w'"(\x60.]KeyboardInterrupt\b|Detected KeyboardInterrupt|` +
-			`[Ii]nterrupted by (?:the )?user|Signal 2 \(SIGINT\) received|Received SIGINT`),
-		cause: "interrupted by the user"},
+	other("kernel_resources", broken, raised, "a kernel asks for more on-chip memory than this GPU has: "+
+		"smaller blocks or fewer stages, not a smaller batch",
+		`out of resources?: (?:shared memory|threads|registers|tensor memory)|OutOfResources`),
+	other("disk_full", broken, spoken, "a file could not be written: the disk or a quota is full",
+		`No space left on device|[Dd]isk quota exceeded|not enough disk space|PytorchStreamWriter failed writing`,
+		`unexpected pos \d+ vs \d+`),
+	other("device_assert", broken, spoken, "a device-side assert: an index or label out of range; what "+
+		"comes after it on this device means nothing",
+		`device-side assert triggered|cudaErrorAssert\b|\.cuh?:\d+: .*Assertion .* failed`),
+	other("time_limit", ordered, decreed, "the scheduler's time limit",
+		`CANCELLED AT .* DUE TO TIME LIMIT|State: TIMEOUT\b|\bTIMEOUT +\d+:\d+\b|TERM_RUNLIMIT|walltime \d+ exceeded limit`,
+		`(?:hit|reached|exceeded) (?:the )?(?:job )?time limit|DUE to SIGNAL Terminated`),
+	other("preempted", ordered, decreed, "preempted by the scheduler",
+		`CANCELLED AT .* DUE TO (?:PREEMPTION|NODE FAIL|JOB REQUEUE)|State: (?:PREEMPTED|NODE_FAIL)\b`,
+		`\b(?:PREEMPTED|NODE_FAIL) +\d+:\d+\b`,
+		`(?:job|instance|node|worker|task|container|VM) (?:has been|was|is being|will be) preempted|PreemptionError`),
+	other("cancelled", ordered, decreed, "cancelled through the scheduler",
+		`\*\*\* (?:JOB|STEP) .*CANCELLED AT|State: CANCELLED\b|\bCANCELLED(?:\+| by \d+)? +\d+:\d+\b`),
+	other("interrupted", ordered, spoken, "interrupted by the user",
+		`^KeyboardInterrupt|[^\w'"(\x60.]KeyboardInterrupt\b|Detected KeyboardInterrupt|[Ii]nterrupted by (?:the )?user`,
+		`Signal 2 \(SIGINT\) received|Received SIGINT`),
 	// torch/distributed/elastic: agent/server/api.py, multiprocessing/api.py
-	{name: "interrupted", kind: NoMemory, weight: ordered, nature: spoken, cause: "interrupted by the user",
-		re: rx(`Received (?:2|Signals\.SIGINT) death signal|SignalException: .* got signal: 2\b`)},
-	{name: "terminated", kind: NoMemory, weight: killed, nature: consequence, cause: "ended by SIGHUP: its " +
-		"terminal or its session was closed",
-		re: rx(`Received (?:1|Signals\.SIGHUP) death signal|SignalException: .* got signal: 1\b|closing signal SIGHUP|` +
-			`Signal 1 \(SIGHUP\) received|^\s*Hangup\s*$`)},
-	{name: "nccl", kind: NoMemory, weight: suspected, nature: consequence,
-		re: rx(`[Ww]atchdog caught collective operation timeout|NCCL operations have failed or timed out|` +
-			`collective operation timeout|Timed out waiting \d+ms`),
-		cause: "a collective operation timed out: another rank is gone or stuck"},
-	{name: "terminated", kind: NoMemory, weight: killed, nature: consequence,
-		re: rx(`[Rr]eceived (?:signal )?(?:SIGTERM|15|Signals\.SIGTERM)|Signal 15 \(SIGTERM\) received|^\s*Terminated\s*$|` +
-			`SignalException|(?:exit ?code|return code)[ :=]+(?:-15|143)\b`), cause: "terminated by SIGTERM"},
+	other("interrupted", ordered, spoken, "interrupted by the user",
+		`Received (?:2|Signals\.SIGINT) death signal|SignalException: .* got signal: 2\b`),
+	other("terminated", killed, consequence, "ended by SIGHUP: its terminal or its session was closed",
+		`Received (?:1|Signals\.SIGHUP) death signal|SignalException: .* got signal: 1\b|closing signal SIGHUP`,
+		`Signal 1 \(SIGHUP\) received|^\s*Hangup\s*$`),
+	other("nccl", suspected, consequence, "a collective operation timed out: another rank is gone or stuck",
+		`[Ww]atchdog caught collective operation timeout|NCCL operations have failed or timed out`,
+		`collective operation timeout|Timed out waiting \d+ms`),
+	other("terminated", killed, consequence, "terminated by SIGTERM",
+		`[Rr]eceived (?:signal )?(?:SIGTERM|15|Signals\.SIGTERM)|Signal 15 \(SIGTERM\) received|^\s*Terminated\s*$`,
+		`SignalException|(?:exit ?code|return code)[ :=]+(?:-15|143)\b`),
 	// detr's engine.py, torchvision's references/detection/engine.py, and all who follow them, print this and exit
-	{name: "nan", kind: NoMemory, weight: broken, nature: spoken, cause: "the loss is no longer a finite number",
-		re: rx(`(?i)\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|terminat|quit)`)},
-	{name: "nan", kind: NoMemory, weight: broken, nature: raised,
-		re: rx(`(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss is (?:nan|inf|` +
-			`not finite)|FloatingPointError`),
-		cause: "the loss is no longer a finite number"},
+	other("nan", broken, spoken, "the loss is no longer a finite number",
+		`(?i)\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|terminat|` +
+			`quit)`),
+	other("nan", broken, raised, "the loss is no longer a finite number",
+		`(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss is (?:nan|inf|not finite)`,
+		`FloatingPointError`),
 	// A library that could not take what it needs to start says so (facts: the usual face of a full card, and of others).
-	{name: noWorkspace, kind: NoMemory, weight: broken, nature: spoken,
-		re: rx(`Unable to find a valid cuDNN algorithm|(?:GET|FIND) was unable to find an engine|` +
-			`(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)`),
-		cause: "a library of the GPU could not start or found no algorithm: the usual face of a full card, or of a broken installation"},
-	{name: "device_fault", kind: NoMemory, weight: broken, nature: spoken,
-		re: rx(`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS)|(?:CUDA|HIP)(?: driver)? error: |cuDNN error: |` +
-			`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|` +
-			`HIPBLAS)_STATUS_[A-Z_]+|illegal memory access|uncorrectable ECC`),
-		cause: "an error of the GPU or its libraries"},
-	{name: "nccl", kind: NoMemory, weight: echo + 10, nature: consequence,
-		re: rx(`ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError|DistBackendError|` +
-			`NCCL error(?: in)?:|NCCL Error \d+:|` +
-			`Connection (?:closed|reset) by (?:remote )?peer|` +
-			`[Ss]ocket [Tt]imeout`), cause: "another rank is gone, or the network between them"},
-	{name: "worker_died", kind: NoMemory, weight: echo, nature: consequence,
-		re: rx(`ChildFailedError|ProcessRaisedException|ProcessExitedException|CalledProcessError|` +
-			`DataLoader worker \(pid.*exited unexpectedly|BrokenPipeError|` +
-			`ConnectionResetError|BrokenProcessPool|Killing subprocess|Sending process \d+ closing signal|` +
-			`exits with return code|exitcode +:|failed \(exitcode:|FAILED \(exitcode \d+\)|Process failed with exitcode|` +
-			`srun: error: .*Exited with exit code [1-9]|` +
-			`mpirun noticed that process rank \d+|worker process has died|WorkerCrashedError|ActorDiedError`),
-		cause: "a process of the program ended"},
-	{name: "crash", kind: NoMemory, weight: exception, nature: spoken,
-		re: rx(`\*\*\* Check failure stack trace|terminate called after throwing|The [Kk]ernel crashed while|` +
-			`[Kk]ernel (?:appears to have |has )?died\b|^F\d{4} .*Check failed: |Segmentation fault|Fatal Python error|` +
-			`\(core dumped\)|Caught signal \d+ \(|` +
-			`^\s*Aborted\b`), cause: "the program crashed"},
+	other(noWorkspace, broken, spoken, "a library of the GPU could not start or found no algorithm: the "+
+		"usual face of a full card, or of a broken installation",
+		`Unable to find a valid cuDNN algorithm|(?:GET|FIND) was unable to find an engine`,
+		`(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)`),
+	other("device_fault", broken, spoken, "an error of the GPU or its libraries",
+		`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS)|(?:CUDA|HIP)(?: driver)? error: |cuDNN error: `,
+		`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|HIPBLAS)_STATUS_[A-Z_]+|illegal memory access|uncorrectable ECC`),
+	other("nccl", echo + 10, consequence, "another rank is gone, or the network between them",
+		`ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError|DistBackendError|NCCL error(?: in)?:`,
+		`NCCL Error \d+:|Connection (?:closed|reset) by (?:remote )?peer|[Ss]ocket [Tt]imeout`),
+	other("worker_died", echo, consequence, "a process of the program ended",
+		`ChildFailedError|ProcessRaisedException|ProcessExitedException|CalledProcessError`,
+		`DataLoader worker \(pid.*exited unexpectedly|BrokenPipeError|ConnectionResetError|BrokenProcessPool`,
+		`Killing subprocess|Sending process \d+ closing signal|exits with return code|exitcode +:|failed \(exitcode:`,
+		`FAILED \(exitcode \d+\)|Process failed with exitcode|srun: error: .*Exited with exit code [1-9]`,
+		`mpirun noticed that process rank \d+|worker process has died|WorkerCrashedError|ActorDiedError`),
+	other("crash", exception, spoken, "the program crashed",
+		`\*\*\* Check failure stack trace|terminate called after throwing|The [Kk]ernel crashed while`,
+		`[Kk]ernel (?:appears to have |has )?died\b|^F\d{4} .*Check failed: |Segmentation fault|Fatal Python error`,
+		`\(core dumped\)|Caught signal \d+ \(|^\s*Aborted\b`),
 	{name: "exception", kind: NoMemory, weight: exception, nature: raised, re: exceptionLine},
 }
 
 // exceptionLine is how Python prints an exception that nobody caught: its name first on the line. A warning is none.
 var exceptionLine = rx(`^(?:[A-Za-z_]\w*\.)*(_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure|Exit|Timeout)|` +
 	`OutOfResources|Exception)(?::\s|:?\s*$)`)
+
+// noWorkspace names an error of CUDA's libraries that a full card causes, among many other things.
+const noWorkspace = "no_workspace"
+
+// A text may end inside a traceback: a paste that was cut, a process that was killed while it printed. Then a program
+// failed there, whatever it printed before, and its last line is missing. It may still be known why: an allocator's
+// own warnings stand right above the failure that they cause, and the exception itself need not name memory.
+
+// cutOffRule is a traceback without its last line.
+var cutOffRule = rule{name: "cut_off", kind: NoMemory, weight: exception, nature: raised,
+	cause: "the text ends inside a traceback, before the exception's own line"}
+
+// launchedRule is that of a launcher of processes: of another process's end.
+var launchedRule = rule{name: "worker_died", kind: NoMemory, weight: echo, nature: consequence,
+	cause: "a process of the program ended"}
+
+// anyException is an exception whose name does not end as those of head do.
+var anyException = rule{name: "exception", kind: NoMemory, weight: exception, nature: raised}

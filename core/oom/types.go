@@ -2,6 +2,8 @@ package oom
 
 import (
 	"encoding/json"
+	"fmt"
+	"strings"
 
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -153,40 +155,108 @@ func (r *Report) holds(kind Kind, sure Confidence) {
 	r.OOM, r.Possible, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, false, true, kind, "", sure
 }
 
-// An Exit is how a program ended. The zero value is an unknown exit, as for a log file.
-type Exit struct {
-	Known  bool
-	Code   int
-	Signal int // the signal that killed it, 0 if none
-	// Asked: launch itself passed on a signal of the user's, such as Ctrl-C.
-	Asked   bool
-	AskedBy int // which signal, where that is known
-	// OOMKills counts the kernel's out-of-memory kills in the program's cgroups while it ran. With Counted, 0 means none on
-	// the whole machine.
-	OOMKills int
-	Counted  bool
-	// Local are processes on this machine that are known to be the program's; there may be more.
-	Local map[int]bool
+// A Source is where evidence comes from.
+type Source string
+
+// Evidence is one thing that was observed, where, and which memory it points to.
+type Evidence struct {
+	From Source `json:"from"`
+	Line        // where the output has it; other sources have only a text, in our words
+	// For is the memory that ran out according to it; "none" if it contradicts that.
+	For  Kind       `json:"for"`
+	Sure Confidence `json:"sure"`
 }
 
-// Exited is the exit of a program that returned code by itself.
-func Exited(code int) Exit { return Exit{Known: true, Code: code} }
+// A Holder is another process on the card.
+type Holder struct {
+	PID   int64      `json:"pid"` // of the machine; inside a container no process has it
+	Bytes unit.Bytes `json:"bytes"`
+	Name  string     `json:"name,omitempty"` // of its program; User is its owner; both where they can be read
+	User  string     `json:"user,omitempty"`
+}
 
-// Killed is the exit of a program that died of a signal.
-func Killed(signal int) Exit { return Exit{Known: true, Signal: signal} }
+// A Part is what was going on in a phase, where that is known: each has remedies of its own.
+type Part string
 
-// fine reports whether a program ended well, by its exit and the plugin's meanings of exit codes.
-func (e Exit) fine(codes map[int]string) bool {
-	if e.Signal != 0 {
-		return false
+// An Ending is how a run of a program ended, once its output, its exit and its signs were weighed.
+type Ending string
+
+// A Verdict is the ending of one attempt.
+type Verdict struct {
+	Ending Ending
+	Report Report
+	Cause  string // one line for a person; empty after a success
+	// Retry is true if another attempt with less memory may help; Why gives the reason for either.
+	Retry bool
+	Why   string
+	// Lied: the program exited 0 though it failed.
+	Lied bool
+	// Silent: it exited 0 and nothing shows a failure, except that it never printed its success line.
+	Silent bool
+	// Doubt is the evidence against a success that only the exit code shows: the output ends with an out-of-memory. A pipe
+	// and "|| true" hide an exit code.
+	Doubt string
+}
+
+// String names a holder by what a person can search for.
+func (h Holder) String() string {
+	name := h.Name
+	if name == "" {
+		name = "process"
 	}
-	if meaning, ok := codes[e.Code]; ok && Ending(meaning) == Succeeded {
-		return true
+	s := fmt.Sprintf("%s (pid %d", name, h.PID)
+	if h.User != "" {
+		s += ", " + h.User
 	}
-	return e.Code == 0
+	return fmt.Sprintf("%s) with %v", s, h.Bytes)
 }
 
-// interrupted reports whether the user caused the exit.
-func (e Exit) interrupted(codes map[int]string) bool {
-	return e.Asked || e.Signal == sigint || e.Code == 128+sigint || Ending(codes[e.Code]) == Interrupted
+// ofCard reports whether a card's memory ran out.
+func (r *Report) ofCard() bool { return r.OOM && strings.HasPrefix(string(r.Kind), "gpu_") }
+
+// saw adds evidence, and the memory that it points to.
+func (r *Report) saw(from Source, what string, speaksFor Kind, sure Confidence) {
+	r.Evidence = append(r.Evidence[:len(r.Evidence):len(r.Evidence)], Evidence{From: from, Line: Line{Text: what}, For: speaksFor, Sure: sure})
 }
+
+// signPhase maps a plugin's phase to this package's; "training" alone does not name a part of a step.
+func signPhase(sign string) Phase {
+	switch p := Phase(sign); p {
+	case Build, Data, TrainForward, TrainBackward, Optimizer, Validation, Checkpoint:
+		return p
+	}
+	return Unknown
+}
+
+func shorten(s string, n int) string {
+	if r := []rune(s); len(r) > n {
+		return string(r[:n-1]) + "…"
+	}
+	return s
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+// same reports whether two messages are about the same request.
+func (n Numbers) same(o Numbers) bool {
+	return value(n.Requested) == value(o.Requested) && value(n.Allocated) == value(o.Allocated) && value(n.Free) == value(o.Free)
+}
+
+func value(p *unit.Bytes) unit.Bytes {
+	if p == nil {
+		return 0
+	}
+	return *p
+}
+
+const (
+	Succeeded   Ending = "succeeded"
+	Failed      Ending = "failed"
+	OutOfMemory Ending = "out of memory"
+	Interrupted Ending = "interrupted"
+)

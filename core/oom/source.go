@@ -89,9 +89,8 @@ var (
 	// before a forward pass that keeps nothing for a backward pass
 	quietBefore = rx(`\b(?:no_grad|inference_mode)\(|\.eval\(\)|\bset_grad_enabled\(False`)
 	// a loop over a set that is not for training, or a call with data of it
-	heldOut = rx(`^\s*for\b.+\bin\b.+\b(?:val|valid|validation|dev|eval|test)_?` +
-		`(?:loader|dl|iter|data|ds|set|batches)\w*|` +
-		`\(\w*?(?:[xX]|images|imgs|inputs|data|batch)_(?:val|valid|validation|dev|eval)\b`)
+	heldOut = rx(`^\s*for\b.+\bin\b.+\b(?:val|valid|validation|dev|eval|test)_?(?:loader|dl|iter|data|ds|set|` +
+		`batches)\w*|\(\w*?(?:[xX]|images|imgs|inputs|data|batch)_(?:val|valid|validation|dev|eval)\b`)
 	// a call of a model or of a loss
 	stepCall = rx(`(?i)(?:^|[=\s(,])(?:self\.)?(?:\w*model\w*|\w*net\w{0,2}|criterion\w*|\w*loss\w*|discriminator\w*|` +
 		`generator\w*|encoder\w*|decoder\w*)\(`)
@@ -170,4 +169,29 @@ func (f *finding) calledInStep(calls []frame) bool {
 	}
 	l, ok := f.listing(calls[n])
 	return ok && stepCall.MatchString(l.statement)
+}
+
+// source returns the line of source below a frame.
+func (f *finding) source(c frame) string {
+	if l, ok := f.listing(c); ok {
+		return l.statement
+	}
+	if c.row+1 < len(f.rows) && c.row+1 != f.at {
+		return f.rows[c.row+1].body
+	}
+	return ""
+}
+
+// statement is the source line of a frame, without its comment.
+func (f *finding) statement(c frame) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(f.source(c)), "  #")
+	return line
+}
+
+// noGradients is in the source of a line that keeps nothing for a backward pass.
+var noGradients = rx(`\b(?:no_grad|inference_mode)\(`)
+
+// withoutGradients reports whether the source of one of some frames switches gradients off.
+func (f *finding) withoutGradients(calls []frame) bool {
+	return slices.ContainsFunc(calls, func(c frame) bool { return noGradients.MatchString(f.source(c)) })
 }

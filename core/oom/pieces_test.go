@@ -3,6 +3,7 @@ package oom
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,52 +13,39 @@ import (
 	"github.com/launch-ml/launch/core/job"
 )
 
-// TestSieveHolds: each word is found wherever it stands in a line, and nothing is found that the automaton does not.
-func TestSieveHolds(t *testing.T) {
+// TestAutomaton: it finds each word wherever it stands in a line, in capitals too, and nothing else.
+func TestAutomaton(t *testing.T) {
 	d := newDetector(t, trainer)
-	for _, w := range append(memoryWords, failureWords...) {
-		for before := range 18 {
-			for after := range 10 {
-				for _, fill := range []string{" ", "x", "\xff", "\x00"} {
-					line := strings.Repeat(fill, before) + w + strings.Repeat(fill, after)
-					if !d.sieve.holds([]byte(line)) || !d.sieve.holds([]byte(strings.ToUpper(line))) {
-						t.Fatalf("it does not find %q in %q", w, line)
-					}
-				}
-			}
-		}
-	}
 	rnd := rand.New(rand.NewPCG(5, 6))
-	for range 300_000 {
-		line := []byte(soupOf(rnd, 3))
-		if got, want := d.sieve.holds(line), d.words.scan(line)&^markFrame != 0; got != want {
-			t.Fatalf("it says %v of %q, the automaton %v", got, line, want)
+	for range 50_000 {
+		line := soupOf(rnd, 3)
+		low := lowered(line)
+		in := func(w string) bool { return strings.Contains(low, w) }
+		marks := d.words.scan([]byte(line))
+		if got, want := marks&markFailure != 0, slices.ContainsFunc(failureWords, in); got != want {
+			t.Fatalf("of %q it says %v", line, got)
+		}
+		if got, want := marks&markFrame != 0, slices.ContainsFunc(frameWords, in); got != want {
+			t.Fatalf("of frames in %q it says %v", line, got)
 		}
 	}
 }
 
-// TestMay: the cheap questions never say no where the regular expressions say yes.
-func TestMay(t *testing.T) {
+// TestMayCount: the cheap question never says no where the regular expressions say yes.
+func TestMayCount(t *testing.T) {
+	d := newDetector(t, trainer)
 	rnd := rand.New(rand.NewPCG(7, 8))
-	heads, counts := 0, 0
+	counts := 0
 	for range 200_000 {
 		line := soupOf(rnd, 5)
-		if line == "" {
-			continue
-		}
-		if richHead.FindIndex([]byte(line)) != nil {
-			if heads++; !mayHead([]byte(line)) {
-				t.Fatalf("mayHead denies %q", line)
-			}
-		}
 		if _, ok := progressOf(line); ok {
-			if counts++; !mayCount([]byte(line)) {
+			if counts++; !mayCount(d.words.scan([]byte(line))) {
 				t.Fatalf("mayCount denies %q", line)
 			}
 		}
 	}
-	if heads < 100 || counts < 100 {
-		t.Errorf("only %d heads and %d counts were tried", heads, counts)
+	if counts < 100 {
+		t.Errorf("only %d counts were tried", counts)
 	}
 }
 
@@ -91,7 +79,7 @@ func soupOf(rnd *rand.Rand, n int) string {
 	return b.String()
 }
 
-// soup returns lines of anything: mostly dull ones, in which the sieve has something to do.
+// soup returns lines of anything: mostly dull ones.
 func soup(rnd *rand.Rand) []byte {
 	ends := [][]string{{"\n"}, {"\r\n"}, {"\n", "\r\n", "\r", "\r\r\n", ""}}[rnd.IntN(3)]
 	dull := rnd.IntN(60)
@@ -142,12 +130,10 @@ func accountOf(t testing.TB, d *Detector, log []byte, next func(at int) int) acc
 	return a
 }
 
-// sameSlowly compares a Detector with one that has no short cuts: without a sieve, and given one byte at a time, so that
-// every line is gathered before it is read.
+// sameSlowly compares a Detector with one that is given one byte at a time, so that every line is gathered before it is read.
 func sameSlowly(t *testing.T, signs job.Signs, log []byte, next func(at int) int) {
 	t.Helper()
 	slow := newDetector(t, signs)
-	slow.sieve = nil
 	want := accountOf(t, slow, log, func(at int) int { return at + 1 })
 	got := accountOf(t, newDetector(t, signs), log, next)
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(State{}, excerpt{}, held{}, progress{}), cmpopts.EquateEmpty()); diff != "" {

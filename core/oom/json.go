@@ -121,3 +121,43 @@ func traceOf(raw json.RawMessage) string {
 	}
 	return text
 }
+
+// mildRecord reports whether a line of JSON is a logger's record of a level at which a program goes on (the names that Python's
+// logging, structlog, loguru, ECS and Google's Cloud Logging give the field), or a container's of such a record.
+func mildRecord(text string, depth int) bool {
+	var r struct {
+		Level    string `json:"level"`
+		Name     string `json:"levelname"`
+		Severity string `json:"severity"`
+		Dots     string `json:"log.level"`
+		Log      string `json:"log"`
+		Message  string `json:"message"`
+		Record   struct {
+			Level struct {
+				Name string `json:"name"`
+			} `json:"level"`
+		} `json:"record"`
+	}
+	if depth > 2 {
+		return false
+	}
+	_ = json.Unmarshal([]byte(text), &r) // a field of another type is left out
+	for _, s := range []string{r.Level, r.Name, r.Severity, r.Dots, r.Record.Level.Name} {
+		switch strings.ToLower(s) {
+		case "warning", "warn", "info", "notice", "debug":
+			return true
+		}
+	}
+	for _, inner := range []string{r.Log, r.Message} {
+		if s := strings.TrimSpace(inner); strings.HasPrefix(s, `{"`) && mildRecord(s, depth+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// rawEscape is an SGR sequence within JSON, as in a saved notebook, and once that is decoded.
+var rawEscape = rx(`(?:\\u001b|\x1b)\[[0-9;]*m`)
+
+// rankField is a rank in a record of JSON
+var rankField = rx(`"(?:global_)?rank": ?"?(\d{1,6})"?[,}\s]`)

@@ -2,7 +2,6 @@ package oom
 
 import (
 	"bytes"
-	"slices"
 	"unicode/utf8"
 )
 
@@ -17,7 +16,6 @@ type record struct {
 	filled bool   // the last line reached the edge
 	lines  int
 	found  []int
-	event  *Event // the last sign of memory, of the line at hand
 }
 
 const maxRecord = 8 << 10
@@ -68,9 +66,6 @@ func richFirst(line []byte) ([]byte, bool) {
 	if len(line) < recordIndent || line[0] != '[' && line[0] != ' ' && (line[0] < 'C' || line[0] > 'W') {
 		return nil, false
 	}
-	if !mayHead(line) {
-		return nil, false
-	}
 	m := richHead.FindIndex(line)
 	if m == nil {
 		return nil, false
@@ -82,20 +77,6 @@ func richFirst(line []byte) ([]byte, bool) {
 	return bytes.TrimRight(message, " "), true
 }
 
-// mayHead reports whether richHead may match, for a hundredth of its price: many lines begin with a bracket or a space.
-func mayHead(line []byte) bool {
-	if line[0] == '[' {
-		line = line[bytes.IndexByte(line, ']')+1:]
-	}
-	line = bytes.TrimLeft(line, " \t\f")
-	for _, level := range []string{"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"} {
-		if n := len(level); len(line) > n && string(line[:n]) == level && (line[n] == ' ' || line[n] == '\t') {
-			return true
-		}
-	}
-	return false
-}
-
 // richRest returns the message part of a further line of a record.
 func richRest(line []byte) ([]byte, bool) {
 	rest := bytes.TrimLeft(line, " ")
@@ -103,59 +84,4 @@ func richRest(line []byte) ([]byte, bool) {
 		return nil, false
 	}
 	return bytes.TrimRight(rest, " "), true
-}
-
-// signLine matches one line, and the record it belongs to where rich has wrapped one over several lines. It says whether
-// an out-of-memory, or the survival of one, was among the signs.
-func (s *stream) signLine(seg segment, marks uint64) bool {
-	s.record.event = nil
-	text, isRich := seg.text, false
-	if s.name != Log {
-		if message, first := richFirst(seg.text); first {
-			s.endRecord()
-			s.record.begin(seg.number, seg.text, message)
-			text, isRich = message, true
-		} else if s.record.open {
-			if rest, more := richRest(seg.text); more && s.record.add(seg.text, rest) {
-				return s.record.event != nil
-			}
-			s.endRecord()
-		}
-	}
-	s.d.signs.match(text, marks, func(i int, e Event, end int) {
-		if isRich {
-			if end >= len(text) || e.Kind == checked { // it, or another value of the check, may be in the next line
-				return
-			}
-			s.record.done(i)
-		}
-		s.event(e, seg.number, string(text))
-	})
-	return s.record.event != nil
-}
-
-// endRecord matches a wrapped record as a whole, once it is known to be complete.
-func (s *stream) endRecord() {
-	s.record.matchWith(s.d, func(e Event) { s.event(e, s.record.number, string(s.record.text)) })
-	s.record.open = false
-}
-
-// matchWith calls found for every sign in the record that was not found in its first line.
-func (r *record) matchWith(d *Detector, found func(Event)) {
-	if !r.open {
-		return
-	}
-	seen := slices.Clone(r.found)
-	for _, text := range [][]byte{r.text, r.spaced} {
-		before := seen // a check may match several times
-		d.signs.match(text, d.words.scan(text), func(i int, e Event, _ int) {
-			if !slices.Contains(before, i) {
-				seen = append(seen, i)
-				found(e)
-			}
-		})
-		if bytes.Equal(r.text, r.spaced) {
-			return
-		}
-	}
 }

@@ -1,15 +1,13 @@
 package oom
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/launch-ml/launch/core/unit"
 )
-
-// A Source is where evidence comes from.
-type Source string
 
 const (
 	Output  Source = "output" // the program, or what ran it, printed it
@@ -19,15 +17,6 @@ const (
 	OnHost  Source = "host"   // observations of host memory
 	Witness Source = "inside" // the hook within the program
 )
-
-// Evidence is one thing that was observed, where, and which memory it points to.
-type Evidence struct {
-	From Source `json:"from"`
-	Line        // where the output has it; other sources have only a text, in our words
-	// For is the memory that ran out according to it; "none" if it contradicts that.
-	For  Kind       `json:"for"`
-	Sure Confidence `json:"sure"`
-}
 
 // Seen is what was observed of an attempt besides its output. The zero value is nothing at all, as for a log file.
 type Seen struct {
@@ -54,14 +43,6 @@ type Card struct {
 	// Steady is for how long the job had held about the same amount before the last observation; At is that amount.
 	Steady time.Duration
 	At     unit.Bytes
-}
-
-// A Holder is another process on the card.
-type Holder struct {
-	PID   int64      `json:"pid"` // of the machine; inside a container no process has it
-	Bytes unit.Bytes `json:"bytes"`
-	Name  string     `json:"name,omitempty"` // of its program; User is its owner; both where they can be read
-	User  string     `json:"user,omitempty"`
 }
 
 // Host sums up the observations of host memory.
@@ -162,3 +143,92 @@ func (c *Card) crowded() bool {
 
 // empty reports whether a fiftieth or less of the host memory that the job could take was left.
 func (h *Host) empty() bool { return h != nil && h.Looks > 0 && h.Room > 0 && h.Least <= h.Room/50 }
+
+// A Handshake says how far a hook within the program's processes was taken.
+type Handshake struct {
+	Processes int    `json:"processes"`       // Python processes that read it
+	Torch     string `json:"torch,omitempty"` // the version that they imported; empty where none has
+	CUDA      int    `json:"cuda"`            // processes that initialised CUDA
+	Observed  int    `json:"observed"`        // those of them in which each request that the allocator refuses is seen
+	Why       string `json:"why,omitempty"`   // why nothing was taken, or not all; a clause
+}
+
+// Taken reports whether any process read it.
+func (h Handshake) Taken() bool { return h.Processes > 0 }
+
+// String says it to a person, in one line.
+func (h Handshake) String() string {
+	if !h.Taken() {
+		return "the hook was not taken: " + h.Why
+	}
+	s := fmt.Sprintf("the hook was read by %d Python processes", h.Processes)
+	if h.Processes == 1 {
+		s = "the hook was read by 1 Python process"
+	}
+	switch {
+	case h.Torch == "":
+		s += "; no torch was imported"
+	case h.CUDA == 0:
+		s += fmt.Sprintf("; torch %s; no CUDA was initialised", h.Torch)
+	case h.CUDA == h.Observed:
+		s += fmt.Sprintf("; torch %s; CUDA was observed in %d", h.Torch, h.CUDA)
+	default:
+		s += fmt.Sprintf("; torch %s; CUDA was observed in %d of %d", h.Torch, h.Observed, h.CUDA)
+	}
+	if h.Why != "" {
+		s += "; " + h.Why
+	}
+	return s
+}
+
+// An Exit is how a program ended. The zero value is an unknown exit, as for a log file.
+type Exit struct {
+	Known  bool
+	Code   int
+	Signal int // the signal that killed it, 0 if none
+	// Asked: launch itself passed on a signal of the user's, such as Ctrl-C.
+	Asked   bool
+	AskedBy int // which signal, where that is known
+	// OOMKills counts the kernel's out-of-memory kills in the program's cgroups while it ran. With Counted, 0 means none on
+	// the whole machine.
+	OOMKills int
+	Counted  bool
+	// Local are processes on this machine that are known to be the program's; there may be more.
+	Local map[int]bool
+}
+
+// Exited is the exit of a program that returned code by itself.
+func Exited(code int) Exit { return Exit{Known: true, Code: code} }
+
+// Killed is the exit of a program that died of a signal.
+func Killed(signal int) Exit { return Exit{Known: true, Signal: signal} }
+
+// fine reports whether a program ended well, by its exit and the plugin's meanings of exit codes.
+func (e Exit) fine(codes map[int]string) bool {
+	if e.Signal != 0 {
+		return false
+	}
+	if meaning, ok := codes[e.Code]; ok && Ending(meaning) == Succeeded {
+		return true
+	}
+	return e.Code == 0
+}
+
+// interrupted reports whether the user caused the exit.
+func (e Exit) interrupted(codes map[int]string) bool {
+	return e.Asked || e.Signal == sigint || e.Code == 128+sigint || Ending(codes[e.Code]) == Interrupted
+}
+
+// killed reports whether SIGKILL ended the program, or what it ran in a shell.
+func (x Exit) killed() bool { return x.Signal == sigkill || x.Code == 128+sigkill }
+
+const sighup = 1
+
+const (
+	sigint  = 2
+	sigabrt = 6
+	sigbus  = 7
+	sigkill = 9
+	sigsegv = 11
+	sigterm = 15
+)

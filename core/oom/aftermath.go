@@ -1,0 +1,358 @@
+package oom
+
+import (
+	"slices"
+	"strings"
+)
+
+// A program that logs the traceback of an out-of-memory and goes on looks like one that died of it: what follows may be the
+// buffer of a dying program. Two signs together exclude that: the traceback is logged as a warning, or the line above it says
+// that it was caught; and what follows is progress or the end of training. For a program that is known to have failed, they
+// do not count.
+
+var (
+	// catches are a program's words, right above a traceback, for what it has caught.
+	catches = rx(`\bWARN(?:ING)?\b.*(?i:\bcaught\b|\bskip(?:s|ped|ping)?\b|\bretr(?:y|ies|ying)\b|out of memory|\bOOM\b)|(?i:\bcaught\b.{0,60}\b(?:skip|retry|continu|ignor)\w*)`)
+	// finished are those for the end of a training that went well.
+	finished = rx(`(?i)\b(?:(?:fine-?)?tuning|training) (?:(?:run|job|loop) )?(?:(?:has|is|was) )?(?:now )?(?:finished|` +
+		`completed?|done|over)\b|\b(?:finished|completed|done|end of) (?:the )?(?:(?:fine-?)?tuning|training)\b`)
+	// unfinished are words in such a line for a part of the training, or for an end before the planned one.
+	unfinished = rx(`(?i)\bepoch\b|\bstage\b|\bnot\b|error|fail|abort|crash|memory|exception|interrupt`)
+)
+
+// caught reports whether the traceback that ends in this finding is one that the program logged when it had caught it.
+func (f *finding) caught() bool {
+	if !f.traced || !f.memory() {
+		return false
+	}
+	if f.rows[f.at].mild {
+		return true
+	}
+	for i := f.at - 1; i > max(0, f.at-maxTrace); i-- {
+		if r := f.rows[i]; r.rank != f.rows[f.at].rank || !strings.HasPrefix(r.body, "Traceback (most recent call last)") {
+			continue
+		}
+		above := f.rows[i-1]
+		text := above.text // with its level, which a body lacks
+		return above.rank == f.rows[f.at].rank && len(text) < 300 && !lastWords.MatchString(text) &&
+			(catches.MatchString(text) || recovered.MatchString(text))
+	}
+	return false
+}
+
+// resumed reports whether a program that caught this went on: it prints that training is over, or its counters rose.
+func (f *finding) resumed(counts []counted) bool {
+	if !f.caught() {
+		return false
+	}
+	for _, r := range f.rows[f.at+1:] {
+		if r.rank == f.rows[f.at].rank && len(r.body) < 300 && finished.MatchString(r.body) && !unfinished.MatchString(r.body) {
+			return true
+		}
+	}
+	known := false
+	highest, moved := map[bool]int64{}, 0
+	for _, c := range counts {
+		switch {
+		case c.row < f.at:
+			known = true
+			highest[c.bar] = max(highest[c.bar], c.n)
+		case c.row > f.at && c.n > highest[c.bar] && (known || f.rows[f.at].mild):
+			highest[c.bar] = c.n
+			moved++
+		}
+	}
+	return moved >= 2
+}
+
+// closed reports whether a program logged a failure in one line and then, with a stamp of the same kind, that it is
+// done.
+func (f *finding) closed() bool {
+	head := stampedLine.FindString(f.rows[f.at].text)
+	if f.traced || head == "" || lastWords.MatchString(f.rows[f.at].body) {
+		return false
+	}
+	for _, r := range near(f.rows, f.at, 0, closedRows)[1:] {
+		if m := stampedLine.FindString(r.text); len(m) == len(head) && r.rank == f.rows[f.at].rank &&
+			done.MatchString(r.text[len(m):]) {
+			return true
+		}
+	}
+	return false
+}
+
+const closedRows = 30
+
+var (
+	stampedLine = rx(`^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?\]? `)
+	done        = rx(`(?i)^(?:- )?(?:\w+ - )?(?:all )?done[.! ]*$`)
+)
+
+// reduced reports whether a traceback that has lost its end belongs to an out-of-memory that the program named right
+// above it, with what it does next.
+func (f *finding) reduced(all []finding) bool {
+	from := f.at
+	for from > 0 && f.at-from < maxTrace && !beganTrace.MatchString(strings.TrimSpace(f.rows[from].body)) {
+		from--
+	}
+	return slices.ContainsFunc(all, func(g finding) bool {
+		return g.rule.nature == survived && g.at < from && g.at >= from-2 && recovered.MatchString(g.rows[g.at].body)
+	})
+}
+
+// goesOn reports whether a logged message itself ends in what the program does next (fairseq's trainer.py: "…; skipping batch").
+func (f *finding) goesOn() bool {
+	body := f.rows[f.at].body
+	return !f.traced && f.memory() && logged.MatchString(body) && !lastWords.MatchString(body) && goesOn.MatchString(body)
+}
+
+var goesOn = rx(`(?i)[;,:).] *(?:skipping|ignoring)(?: (?:this|the))?(?: (?:batch|step|sample|iteration|update))?[.! ]*$`)
+
+var (
+	// leaving are the functions in which Python and its libraries end their workers: torch/utils/data/dataloader.py,
+	// multiprocessing/util.py, concurrent/futures/process.py.
+	leaving = rx(`^(?:__del__|_shutdown_workers|_run_finalizers|_exit_function|_python_exit|_clean_up_worker|atexit\w*)$`)
+	// ofWorkers are words for a process that works for another.
+	ofWorkers = rx(`(?i)\bworkers?\b|pt_data_worker`)
+)
+
+// shutDown marks a worker's kill that ended nothing: one that came while the program ended its workers, or after it had
+// printed that its training is over and no other failure.
+func (f *finding) shutDown() {
+	if f.rule.kind != HostOOM || !f.fatal || !ofWorkers.MatchString(f.rows[f.at].body) {
+		return
+	}
+	over := false
+	for i := f.at - 1; i >= max(0, f.at-maxTrace) && !over; i-- {
+		r := f.rows[i]
+		if _, counts := progressOf(r.body); counts && i < f.at-headLines {
+			break
+		}
+		over = len(r.body) < 300 && finished.MatchString(r.body) && !unfinished.MatchString(r.body)
+	}
+	if over && f.traced {
+		calls, _ := f.calls()
+		over = slices.ContainsFunc(calls, func(c frame) bool { return leaving.MatchString(c.name) })
+	}
+	f.fatal, f.alive = !over, over
+}
+
+// recovered are the words of a program that goes on. They count only near a message.
+var recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|batch|step|sample|iteration)|` +
+	`\bretry(?:ing)?\b.{0,40}\b(?:batch|iteration|step|with)|recover(?:y|ed) success|` +
+	`trying (?:a )?(?:smaller )?batch size|(?:reducing|decreasing|halving|lowering|decreased) .{0,30}(?:batch|crop|` +
+	`size|tile)|(?:falling back|fall back|switching) to\b.{0,40}(?:\bCPU\b|\bhost\b|smaller|lower|small|tile|tiling|` +
+	`chunk|slow|split)|using CPU\b|continuing\b`)
+
+// served are lines of a server at the end or the beginning of a request: ComfyUI's main.py, text-generation-webui's
+// modules/text_generation.py, and an access log (Werkzeug's, uvicorn's).
+var served = rx(`\bPrompt executed in \d|\bgot prompt$|^Output generated in \d|\d:\d+ - "(?:POST|GET) \S+ HTTP/\d|` +
+	`\] "(?:POST|GET) \S+ HTTP/\d`)
+
+// remarks are lines near a message that are not about it: warnings of other code, a logger's own trouble, and what a
+// person writes below a pasted text.
+var remarks = rx(`\b\w*Warning\b|^wandb: |^\s*warnings\.warn|(?i:\b(?:I'm|I've|I'd|we|my|you|your|please|try|tried|` +
+	`thanks?|hello|anyone|would|could|should|how|helps?|helped|works?|worked|solved?|fix(?:ed|es)?)\b|\bn[o']t help)|` +
+	`\bI (?:[a-z]+)\b`)
+
+// pasted is a line at which a pasted text ends: a fence of Markdown, or the head of the next comment.
+var pasted = rx("^\\s*(?:```|~~~)|^\\S+ · \\w+ · \\d{4}-\\d\\d-\\d\\d")
+
+// recovers reports whether a line says that the program goes on.
+func recovers(line string) bool {
+	return len(line) < 300 && recovered.MatchString(line) && !remarks.MatchString(line)
+}
+
+// survivedAfter reports whether the program went on after this finding.
+func (f *finding) survivedAfter(later []finding, counts []counted) bool {
+	if f.rule.nature == survived || f.goesOn() {
+		return true
+	}
+	if f.rule.kind == HostOOM || f.rule.kind == SharedMemory {
+		return false // another process printed it than the one that died
+	}
+	for i := max(f.at-2, 0); i < min(f.at+9, len(f.rows)); i++ {
+		if i > f.at && pasted.MatchString(f.rows[i].body) {
+			break
+		}
+		if i != f.at && f.rows[i].rank == f.rows[f.at].rank && recovers(f.rows[i].body) ||
+			i > f.at && served.MatchString(clip(f.rows[i].body)) {
+			return true
+		}
+	}
+	for _, g := range later {
+		if g.rule.nature == survived && g.at > f.at && g.at < f.at+40 {
+			return true
+		}
+	}
+	return f.progressed(counts)
+}
+
+// stdoutBlock is the size of CPython's buffer for an output that is no terminal (io.DEFAULT_BUFFER_SIZE): when a program
+// dies, up to that many bytes that it printed earlier are written after its traceback.
+const stdoutBlock = 8 << 10
+
+// progressed reports whether training went on: counters rose above their values before the finding. After a traceback, lines
+// that may come from the buffer of a dying program do not count.
+func (f *finding) progressed(counts []counted) bool {
+	highest := map[bool]int64{}
+	for _, c := range counts {
+		if c.row < f.at {
+			highest[c.bar] = max(highest[c.bar], c.n)
+		}
+	}
+	moved, rising := 0, 0
+	last := map[bool]int64{}
+	look := func(p progress, bytes int) {
+		waiting := f.traced && !p.live && bytes < stdoutBlock
+		if waiting {
+			return
+		}
+		h, known := highest[p.bar]
+		if known && p.n > max(h, last[p.bar]) || !known && !f.traced && p.n > last[p.bar] {
+			moved++
+		}
+		if p.n > last[p.bar] && bytes >= stdoutBlock {
+			rising++
+		}
+		last[p.bar] = max(last[p.bar], p.n)
+	}
+	here := 0
+	for _, r := range f.rows[:f.at+1] {
+		here += len(r.text) + 1
+	}
+	for _, c := range counts {
+		if c.row > f.at {
+			look(c.progress, c.bytes-here)
+		}
+	}
+	for _, p := range f.x.after {
+		look(p, stdoutBlock)
+	}
+	return moved >= 2 || rising >= 5
+}
+
+// diedLater reports whether the program trained on and later died of something else: a counter rose between the message and
+// a later exception with a traceback of its own. The buffer of a dying program is written after its last traceback.
+func (f *finding) diedLater(later []finding, counts []counted) bool {
+	for i := range later {
+		g := &later[i]
+		if g.at <= f.at || g.rule.name != "exception" || !g.fatal || !g.traced || g.rows[g.at].rank != f.rows[f.at].rank {
+			continue
+		}
+		rises, last := 0, map[bool]int64{}
+		for _, c := range counts {
+			if c.row > f.at && c.row < g.at && c.n > last[c.bar] {
+				last[c.bar] = c.n
+				rises++
+			}
+		}
+		return rises >= 2 || rises > 0 && f.caught()
+	}
+	return false
+}
+
+// What follows a failure may show that it ended nothing: records of the logger that reported it, the end of what the
+// parent of a dead process was doing, a notebook's result. For a program that is known to have failed,
+// none of this counts.
+
+var (
+	// loggedAt is the time at the head of a logger's record, in the formats that people configure.
+	loggedAt = rx(`^\[?(?:\d{4}[-/.]\d\d[-/.]\d\d|` +
+		`\d\d[-/.]\d\d[-/.]\d{4})[ T,]+\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [AP]M)?\]?:? `)
+	// concluded are words for the end of a part of a program that went well.
+	concluded = rx(`(?i)\b(?:training|validation|evaluation|testing|inference|prediction|` +
+		`export)\b(?: (?:is|was|has|run)){0,2} (?:finished|completed?|done)\b`)
+	// returned is what a notebook prints of a cell's last value, of which the class has no words of its own.
+	returned = rx(`^<(?:[a-z_]\w*\.)+[A-Z]\w* (?:object )?at 0x[0-9a-f]+>$`)
+)
+
+// outlasted reports whether what follows shows that a failure ended nothing; later are the findings after it.
+func (f *finding) outlasted(later []finding) bool {
+	if !f.traced || !f.memory() && f.rule.name != anyException.name || slices.ContainsFunc(later, func(g finding) bool {
+		return g.fatal && !g.alive && !g.done && g.rule.nature != consequence
+	}) {
+		return false
+	}
+	return f.loggedOn() || f.memory() && f.parentConcluded()
+}
+
+// shape is a stamp with letters for its digits, so that stamps of one format are alike.
+func shape(stamp string) string {
+	return strings.Map(func(c rune) rune {
+		if c >= '0' && c <= '9' {
+			return 'd'
+		}
+		if c == 'A' || c == 'P' {
+			return 'A' // of the hour's half
+		}
+		return c
+	}, stamp)
+}
+
+// parentConcluded reports whether a process died that multiprocessing had spawned, and its parent then printed the
+// end of what it was doing. The parent's buffer is not written at a child's death.
+func (f *finding) parentConcluded() bool {
+	calls, _ := f.calls()
+	if len(calls) < 2 || calls[0].path != "<string>" || calls[1].name != "spawn_main" {
+		return false
+	}
+	return slices.ContainsFunc(f.rows[f.at+1:], func(r row) bool {
+		return len(r.body) < 300 && concluded.MatchString(r.body) && !unfinished.MatchString(r.body)
+	})
+}
+
+// returns reports whether the output ends with a notebook's result, so that its cell has come to its end.
+func (d *Detector) returns() bool {
+	if len(d.streams) != 1 {
+		return false
+	}
+	return returned.MatchString(clip(d.streams[0].lastLine()))
+}
+
+// loggedOn reports whether the logger that wrote a traceback went on to report figures, in later records. A logger
+// writes each of its records at once, so that these are no buffer of a dying program.
+func (f *finding) loggedOn() bool {
+	begin := f.traceback()
+	if begin < 1 {
+		return false
+	}
+	above := f.rows[begin-1]
+	head := loggedAt.FindString(above.text)
+	if head == "" || lastWords.MatchString(above.text) {
+		return false
+	}
+	figures := 0
+	for _, r := range f.rows[f.at+1:] {
+		stamp := loggedAt.FindString(r.text)
+		switch {
+		case stamp == "" || shape(stamp) != shape(head):
+		case lastWords.MatchString(r.text):
+			return false
+		case stamp != head && measured.MatchString(clip(r.text)):
+			figures++
+		}
+	}
+	return figures >= 2
+}
+
+// counts reads the progress in the rows, once for all findings.
+func counts(rs []row, words *words) []counted {
+	var out []counted
+	bytes := 0
+	for i, r := range rs {
+		bytes += len(r.text) + 1
+		if mayCount(words.scan([]byte(r.body))) {
+			if p, ok := progressOf(r.body); ok {
+				out = append(out, counted{p, i, bytes})
+			}
+		}
+	}
+	return out
+}
+
+// A counted is a progress, its row, and the number of bytes up to the end of that row.
+type counted struct {
+	progress
+	row, bytes int
+}

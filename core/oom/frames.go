@@ -1,0 +1,185 @@
+package oom
+
+import (
+	"cmp"
+	"path"
+	"strings"
+)
+
+// A frame is one call of a traceback.
+type frame struct {
+	path, line, name string
+	row              int
+}
+
+var pythonFrame = rx(`File "([^"]+)", line (\d+), in (\S+)`)
+
+var beheaded = rx(`^([^"]*\.py)", line (\d+), in (\S+)`) // the first line of a paste that begins within it
+
+var parsedFrame = rx(`^\s*File "([^"]+)", line (\d+)\s*$`) // of a file that could not be parsed
+
+var strippedName = rx(`^\s*File "([^"]+\.py)", line (\d+), in\s*$`) // a page took "<module>" for a tag
+
+var mangledPath = rx(`File \\"([^"\\]+)\\", line (\d+), in ([^\s\\]+)`) // a traceback as a JSON string
+
+var wrappedName = rx(`^\s*, in (\S+)\s*$`) // a page wrapped the line before its last word
+
+var richFrame = rx(`^\s*(\S+\.py):(\d+)(?: in(?: (\S+))?)?\s*$`)
+
+var richName = rx(`^\s*(?:in )?([\w<>]+)\s*$`)
+
+var ipyFrame = rx(`^\s*File \[?(\S+?\.py):(\d+)(?:\]\([^)]*\))?, in ([\w<>.]+)`)
+
+var ipyCell = rx(`^\s*(?:Input )?(Cell In ?\[\d+\]), line (\d+)(?:, in ([\w<>.]+))?`) // IPython 8, core/ultratb.py
+
+// until IPython 8.5, and Colab's: "Input In [5], in <cell line: 3>()", "/tmp/ipykernel_7/8.py in <cell line: 0>()"
+var ipyOld = rx(`^\s*(?:Input )?\[?(<ipython-input-[^>]+>|\S+?\.pyc?|` +
+	`In \[\d+\],)(?:\]\([^)]*\))? in (<cell line: \d+>|[\w<>.]+)(?:\(|$)`)
+
+var ipyArrow = rx(`^\s*-+> (\d+)\b`)
+
+// frames returns the frames within rows[from:to), outermost first. It believes only a frame that is whole on its line: it does
+// not guess at one that a wrap has cut, except for rich's own wrapping, which is known.
+func frames(rows []row, from, to int, rank string) []frame {
+	t := frameReader{old: -1}
+	for i := max(0, from); i < to; i++ {
+		r := rows[i]
+		if rank != "" && r.rank != "" && r.rank != rank {
+			continue
+		}
+		if !r.boxed && !strings.Contains(r.body, "File ") && !strings.Contains(r.body, ".py") &&
+			!strings.Contains(r.body, "Cell In") && !strings.Contains(r.body, "<ipython-input") &&
+			!strings.Contains(r.body, "Input In [") && !strings.Contains(r.body, "-> ") &&
+			!strings.Contains(r.body, ", in ") {
+			continue
+		}
+		switch {
+		case t.python(r.body, i):
+		case r.boxed:
+			t.rich(strings.TrimSpace(r.body), i)
+		default:
+			t.ipython(r.body, i)
+		}
+	}
+	return t.frames
+}
+
+// A frameReader collects the frames of a traceback.
+type frameReader struct {
+	frames []frame
+	prefix string // the first part of a path that rich has wrapped
+	old    int    // the index of the last frame of an old IPython's, whose line number comes later; -1: none
+}
+
+// python reads a frame as Python prints it.
+func (t *frameReader) python(body string, row int) bool {
+	if m := pythonFrame.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
+		return true
+	}
+	if m := beheaded.FindStringSubmatch(body); m != nil && row == 0 {
+		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
+		return true
+	}
+	if m := mangledPath.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
+		return true
+	}
+	if m := strippedName.FindStringSubmatch(body); m != nil {
+		name := "<module>"
+		if strings.HasPrefix(body, " ") { // else a wrap took the name
+			name = ""
+		}
+		t.frames = append(t.frames, frame{m[1], m[2], name, row})
+		return true
+	}
+	if m := wrappedName.FindStringSubmatch(body); m != nil {
+		if n := len(t.frames) - 1; n >= 0 && t.frames[n].name == "" && t.frames[n].row == row-1 {
+			t.frames[n].name, t.frames[n].row = m[1], row
+			return true
+		}
+	}
+	if m := parsedFrame.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{m[1], m[2], "", row})
+		return true
+	}
+	return false
+}
+
+// rich reads a line within rich's box: a frame, or a part of one that rich has wrapped.
+func (t *frameReader) rich(body string, row int) {
+	last := len(t.frames) - 1
+	if m := richFrame.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{t.prefix + m[1], m[2], m[3], row})
+	} else if m := richName.FindStringSubmatch(body); m != nil && last >= 0 && t.frames[last].name == "" {
+		t.frames[last].name = m[1]
+	} else if strings.HasPrefix(body, "/") && !strings.ContainsAny(body, " :") {
+		t.prefix = body
+		return
+	}
+	t.prefix = ""
+}
+
+// ipython reads a frame as IPython prints it.
+func (t *frameReader) ipython(body string, row int) {
+	last := len(t.frames) - 1
+	if m := ipyCell.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{m[1], m[2], withoutClass(cmp.Or(m[3], "<module>")), row})
+	} else if m := ipyFrame.FindStringSubmatch(body); m != nil {
+		t.frames = append(t.frames, frame{m[1], m[2], withoutClass(m[3]), row})
+	} else if m := ipyOld.FindStringSubmatch(body); m != nil {
+		if strings.HasPrefix(m[2], "<cell") {
+			m[2] = "<module>"
+		}
+		t.frames = append(t.frames, frame{strings.TrimSuffix(m[1], ","), "", withoutClass(m[2]), row})
+		t.old = last + 1
+	} else if m := ipyArrow.FindStringSubmatch(body); m != nil && t.old == last && last >= 0 {
+		t.frames[last].line = m[1]
+	}
+}
+
+// withoutClass is the name of a function without that of its class.
+func withoutClass(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
+
+// installed says that a path belongs to Python or to an installed package, and so is nobody's own code. A source build of
+// torch is one too.
+func (f frame) installed() bool {
+	p := strings.ToLower(strings.ReplaceAll(f.path, `\`, "/"))
+	if strings.HasPrefix(p, "<ipython-input") {
+		return false
+	}
+	for _, s := range []string{"/site-packages/", "/dist-packages/", "/lib/python", "/lib64/python", "/torch/nn/",
+		"/torch/autograd/", "/torch/utils/", "/torch/optim/", "/torch/cuda/", "/torch/distributed/", "code/__torch__/"} {
+		if strings.Contains(p, s) || strings.HasPrefix(p, s[1:]) {
+			return true
+		}
+	}
+	if strings.Contains(p, "/bin/") && !strings.HasSuffix(p, ".py") {
+		return true // an entry point that an installer wrote
+	}
+	if (strings.HasSuffix(p, ".pyx") || strings.HasSuffix(p, ".pxi")) && !strings.HasPrefix(p, "/") {
+		return true // Cython names a file as it stood where the package was built
+	}
+	return strings.HasPrefix(p, "<") || strings.Contains(p, ":/") && windowsStdlib.MatchString(p)
+}
+
+// windowsStdlib is the standard library on Windows: C:\Python311\lib\threading.py, …\envs\x\lib\asyncio\events.py.
+var windowsStdlib = rx(`(?:python\d*|conda\d?|envs/[^/]+)/lib/`)
+
+// own returns the innermost frame outside installed packages, as "file.py:LINE in func", or "". Of a file that could not
+// be parsed there is no function.
+func own(frames []frame) string {
+	for i := len(frames) - 1; i >= 0; i-- {
+		f := frames[i]
+		parsed := f.name == "" && i == len(frames)-1 && strings.HasSuffix(f.path, ".py")
+		if f.installed() || f.line == "" || f.name == "" && !parsed {
+			continue
+		}
+		at := path.Base(strings.ReplaceAll(f.path, `\`, "/")) + ":" + f.line
+		if parsed {
+			return at
+		}
+		return at + " in " + f.name
+	}
+	return ""
+}

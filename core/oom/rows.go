@@ -1,0 +1,195 @@
+package oom
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// A row is a line of an excerpt, and what is left of it without the prefixes that launchers put before each line.
+type row struct {
+	number int
+	text   string
+	body   string
+	rank   string // as "[rank3]", where the prefix says so
+	boxed  bool   // it stood in a box
+	more   bool   // it goes on a line that another row began
+	mild   bool   // of a traceback in a logger's record: its level is that of a program that goes on
+	source bool   // it stood in the box of a traceback, which shows source and not what happened
+}
+
+// linePrefix is what others put before each line of a program; its groups, where they took part, say whose line it is.
+//
+//   - torchrun --tee (torch/distributed/elastic/multiprocessing/tail_log.py): a role and the local rank, "[default0]:";
+//     torch's own "[rank0]: " before an exception (torch/distributed/c10d_logger.py), Lightning's "[rank: 0] "
+//   - mpirun --tag-output "[1,0]<stderr>:", and SageMaker's "[1,mpirank:0,algo-1]<stderr>:"
+//   - srun --label "0: "; pdsh, as DeepSpeed's launcher uses it, "worker-1: "
+//   - Ray and vLLM: "(train_fn pid=12, ip=10.0.0.1) "
+//   - docker compose "trainer-1  | ", kubectl logs --prefix "[pod/trainer-0/main] ", stamps of kubectl and docker logs,
+//     and of the files that they read ("2026-01-02T03:04:05.6Z stderr F ": Kubernetes' CRI log format)
+//   - syslog and journalctl "Jan  2 03:04:05 host unit[12]: "
+//   - vLLM's logger, of an error, whose traceback it puts into one record: "ERROR 09-28 15:47:24 [core.py:718] "
+//   - a comment, a quotation
+var linePrefix = rx(`^(?:(\[[A-Za-z_]+\d+\]:|\[\d+,[\w:,-]+\]<std\w+>:) ?|\s{0,4}(\[[A-Za-z_]*:?\s?\d+\]:?|` +
+	`\[\d+,[\w:,-]+\]<std\w+>:?|\d+:|\([\w.:\[\] -]{0,60}?(?:pid|ip|rank)=[^)]*\)|[\w.-]+[-_]\d+ +\||[\w.-]+ {2,}\||` +
+	`\[pod/[\w./-]+\]|(?:[a-z]\w*(?:-\w+)*-\d+|(?:gpu|node|worker|host|compute)\d+|\d+\.\d+\.\d+\.\d+):)(?: |$)|` +
+	`(?:ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]+\.py:\d+\](?: |$)|(?:` + stamp + `)(?: |$)|(?:#+ |> ))`)
+
+// stamp is a time that was put before a line by who passed it on, not by who wrote it.
+const stamp = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)(?: std(?:out|err) [FP]|` +
+	` [\w.-]+ [\w.@/-]+(?:\[\d+\])?:)?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: [\w.-]+ [\w.@/-]+(?:\[\d+\])?:)?`
+
+// maxRow bounds a row, in bytes: all that is read of a text is read of rows, and what a rule costs grows with its length.
+// The longest message of an allocator has 900 bytes.
+const maxRow = 2 << 10
+
+// rows cleans the lines of an excerpt, and says where the first line that matters begins. A line is several rows if it
+// holds several lines as JSON, or is longer than maxRow.
+func rows(lines []held, first int, words *words) ([]row, int) {
+	out := make([]row, 0, len(lines))
+	from, source := 0, false
+	for i, l := range lines {
+		if i == first {
+			from = len(out)
+		}
+		more := false
+		texts := unwrap(l.text)
+		mild, rank := false, ""
+		if strings.HasPrefix(strings.TrimSpace(l.text), `{"`) {
+			mild = len(texts) > 2 && mildRecord(l.text, 0)
+			if m := rankField.FindStringSubmatch(l.text); m != nil {
+				rank = "rank=" + m[1]
+			}
+		}
+		for _, text := range texts {
+			for text != "" || !more {
+				piece := text
+				if len(text) > maxRow {
+					piece = text[:cut(text, words)]
+				}
+				text = text[len(piece):]
+				r := row{number: l.number, text: l.text, body: piece, more: more, mild: mild}
+				if more || text != "" {
+					r.text = piece
+				}
+				r.unprefix()
+				r.unbox()
+				r.rank = cmp.Or(r.rank, rank)
+				if r.boxed && strings.Contains(r.body, "Traceback (most recent call last)") {
+					source = true
+				}
+				source = source && r.boxed
+				r.source = source
+				if more && r.rank == "" {
+					r.rank = out[len(out)-1].rank
+				}
+				out = append(out, r)
+				more = true
+			}
+		}
+	}
+	if first >= len(lines) {
+		from = len(out)
+	}
+	return out, from
+}
+
+// cut returns where to end the first row of a text that is longer than one: at a space, and if there is one, far from all
+// words that matter, so that none is torn in two.
+func cut(text string, words *words) int {
+	const room = 48 // longer than any word
+	first := 0
+	for at := maxRow; ; {
+		at = strings.LastIndexByte(text[:at], ' ')
+		if at <= maxRow/2 {
+			break
+		}
+		if words.scan([]byte(text[at-room:min(len(text), at+room)]))&^(markBar|markStat|markCount) == 0 {
+			return at
+		}
+		first = max(first, at)
+	}
+	if first > 0 {
+		return first
+	}
+	at := maxRow
+	for at > maxRow-4 && !utf8.RuneStart(text[at]) {
+		at--
+	}
+	return at
+}
+
+// unwrap returns the lines that a line holds: itself, unless it is JSON.
+func unwrap(text string) []string {
+	s := strings.TrimSpace(text)
+	switch {
+	case strings.HasPrefix(s, `{"`) && strings.HasSuffix(s, "}"):
+		if lines := recorded(s, 0); lines != nil {
+			return lines
+		}
+	case strings.Contains(s, `\u001b[`): // a string of a saved notebook
+		var line string
+		if json.Unmarshal([]byte(strings.TrimSuffix(s, ",")), &line) == nil {
+			return strings.Split(strings.TrimRight(rawEscape.ReplaceAllString(line, ""), "\r\n"), "\n")
+		}
+		s = rawEscape.ReplaceAllString(s, "")
+		s = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSpace(s), ","), `"`)
+		return []string{strings.TrimSuffix(strings.TrimPrefix(s, `"`), `\n`)}
+	}
+	return []string{text}
+}
+
+// unprefix takes off what others have put before the line, four deep at most: a stamp, a pod, a rank, a comment.
+func (r *row) unprefix() {
+	for range 4 {
+		m := linePrefix.FindStringSubmatchIndex(r.body)
+		if m == nil {
+			break
+		}
+		for g := 2; g < len(m) && r.rank == ""; g += 2 {
+			if m[g] >= 0 {
+				r.rank = strings.TrimSuffix(r.body[m[g]:m[g+1]], ":")
+			}
+		}
+		r.body = r.body[m[1]:]
+	}
+	if message, ok := richFirst([]byte(r.body)); ok {
+		r.body = string(message)
+	}
+}
+
+// unbox takes off the frame that rich draws around a traceback (Rich, rich/traceback.py and rich/box.py).
+func (r *row) unbox() {
+	s := strings.TrimSpace(r.body)
+	switch {
+	case strings.HasPrefix(s, "╭"), strings.HasPrefix(s, "╰"), strings.HasPrefix(s, "┌"), strings.HasPrefix(s, "└"):
+		r.boxed = true
+		r.body = strings.Trim(s, "╭╮╰╯┌┐└┘─ ")
+	case strings.HasPrefix(s, "│"):
+		r.boxed = true
+		r.body = strings.TrimPrefix(strings.TrimSuffix(s, "│"), "│")
+	}
+}
+
+func clip(s string) string {
+	if len(s) > clipped {
+		return strings.ToValidUTF8(s[:clipped], "") + "…"
+	}
+	return s
+}
+
+const clipped = 600
+
+func near(rs []row, at, before, after int) []row {
+	return rs[max(0, at-before):min(len(rs), at+after+1)]
+}
+
+func joined(rs []row) string {
+	var b strings.Builder
+	for _, r := range rs {
+		b.WriteString(clip(r.body))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
