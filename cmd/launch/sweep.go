@@ -428,6 +428,12 @@ func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *swee
 	if snapshot && code == nil {
 		return nil, errors.New("--snapshot copies the code by git, and there is no git repository here")
 	}
+	if snapshot {
+		if path := tree.Past(code, spec.Command); path != "" {
+			return nil, fmt.Errorf("--snapshot runs a copy of the code, and the command names %s, which is not of the copy: give "+
+				"its path from the folder of the command", path)
+		}
+	}
 	spec.Tree = code
 	copied := filepath.Join(sweeps.Folder(spec.Name), "code")
 	if snapshot {

@@ -220,4 +220,28 @@ func Inside(t *sweep.Tree, dir, to string) (string, error) {
 	return filepath.Join(to, below), nil
 }
 
+// Past is an argument by which a command would run or read a file of the work tree itself, not that of a copy: an
+// absolute path of code or of a recipe. It is "" where there is none.
+func Past(t *sweep.Tree, args []string) string {
+	for _, arg := range args {
+		_, value, assigned := strings.Cut(arg, "=")
+		if !assigned {
+			value = arg
+		}
+		switch filepath.Ext(value) {
+		case ".py", ".sh", ".bash", ".yaml", ".yml", ".toml", ".json", ".cfg", ".ini":
+		default:
+			continue
+		}
+		real, err := filepath.EvalSymlinks(value)
+		if err != nil || !filepath.IsAbs(value) {
+			continue
+		}
+		if below, err := filepath.Rel(t.Root, real); err == nil && filepath.IsLocal(below) {
+			return value
+		}
+	}
+	return ""
+}
+
 func line(text []byte) string { return strings.TrimSpace(string(text)) }
