@@ -54,8 +54,7 @@
 //	sweep/packed     passes what is known of a sweep's trials and cards to pack, and its decisions back
 //	sweep/pack/packtest  simulates sweeps on mixed cards, and prints how much packing shortens them
 //	receipt    predicted beside measured: receipts are written, kept, and used to correct estimates
-//	top        the runs of this machine, its cards and what others hold of them, now
-//	top/screen the screen of launch top: a snapshot in, text out; keys and mouse
+//	top        the runs of this machine, its cards and what others hold of them, now; and the screen that shows them
 //	ui         everything that a person sees, and the documents that scripts read
 //	notice     sends a notice when a run or a sweep ends: bell, desktop, command, web address
 //	sweep      one command as many trials: their space, their history, and which of them run next

@@ -15,7 +15,6 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/top"
-	"github.com/launch-ml/launch/core/top/screen"
 )
 
 // refreshLeast is the least time between two looks: a running launch publishes its status once a second.
@@ -67,7 +66,7 @@ func printTop(ctx context.Context, from top.Sources, asJSON bool) error {
 	if asJSON {
 		return printJSON(snapshot)
 	}
-	_, err := os.Stdout.WriteString(screen.Table(snapshot))
+	_, err := os.Stdout.WriteString(top.Table(snapshot))
 	return err
 }
 
@@ -82,6 +81,6 @@ func showTop(ctx context.Context, from top.Sources, refresh time.Duration) error
 		<-done
 	}()
 	from.Cards = last
-	return screen.Show(ctx, screen.Options{Every: refresh, Colour: colour(os.Stdout), Look: top.New(from).Look,
+	return top.Show(ctx, top.Options{Every: refresh, Colour: colour(os.Stdout), Look: top.New(from).Look,
 		In: os.Stdin, Out: os.Stdout})
 }

@@ -1,5 +1,9 @@
-// Package top collects what runs on this machine now: runs and their statuses, cards, host memory, and the other
-// processes that hold memory of a card. It only reads.
+// Package top collects what runs on this machine now, and shows it: runs and their statuses, cards, host memory, and
+// the other processes that hold memory of a card. It only reads.
+//
+// A [Snapshot] goes in, text comes out. A [Screen] is a value without a terminal: what it shows follows from the
+// snapshot, the size and the keys alone. [Show] puts it on a terminal, and [Table] prints one snapshot where there is
+// none.
 package top
 
 import (

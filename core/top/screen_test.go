@@ -1,4 +1,4 @@
-package screen
+package top
 
 import (
 	"flag"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/live"
-	"github.com/launch-ml/launch/core/top"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -24,10 +23,10 @@ const gib = unit.GiB
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 // workstation is a machine with runs in every state.
-func workstation() top.Snapshot {
+func workstation() Snapshot {
 	busy := func(n int) *int { return &n }
-	run := func(n int, title string, s *live.Status) top.Run {
-		r := top.Run{ID: fmt.Sprintf("20261123-0900%02d.000-a0%02d", n, n), State: top.Running, Title: title, Plugin: "sisr",
+	run := func(n int, title string, s *live.Status) Run {
+		r := Run{ID: fmt.Sprintf("20261123-0900%02d.000-a0%02d", n, n), State: Running, Title: title, Plugin: "sisr",
 			Command: []string{"python", "train.py", "-opt", "options/" + title + ".yml"}, PID: 4000 + n,
 			Began: noon.Add(-3 * time.Hour), Status: s}
 		if s == nil {
@@ -43,9 +42,9 @@ func workstation() top.Snapshot {
 		return r
 	}
 	by := map[string]unit.Bytes{"training": 17 * gib, "validation": 20 * gib}
-	s := top.Snapshot{Version: 1, Time: noon, Machine: "workstation", Waiting: 1, Problems: []string{},
-		Host: &top.Host{Total: 62*gib + 700*unit.MiB, Free: 21 * gib}}
-	s.Runs = []top.Run{
+	s := Snapshot{Version: 1, Time: noon, Machine: "workstation", Waiting: 1, Problems: []string{},
+		Host: &Host{Total: 62*gib + 700*unit.MiB, Free: 21 * gib}}
+	s.Runs = []Run{
 		run(1, "span_x4_df2k", &live.Status{Attempt: 2, Phase: "training", Predicted: by, Room: 23 * gib,
 			Progress: &live.Progress{Iteration: 210_000, Total: 500_000, At: noon.Add(-2 * time.Second), Rate: 61.4,
 				Step: 130 * time.Millisecond},
@@ -62,13 +61,13 @@ func workstation() top.Snapshot {
 	}
 	s.Runs[0].Cards, s.Runs[1].Cards, s.Runs[2].Cards = []int{0}, []int{0, 1}, []int{1}
 	s.Runs[4].Status.Time = noon.Add(-45 * time.Second)
-	s.Runs[5].State, s.Runs[5].Left = top.CutOff, nil
-	s.Cards = []top.Card{
+	s.Runs[5].State, s.Runs[5].Left = CutOff, nil
+	s.Cards = []Card{
 		{Device: gpu.Device{Kind: gpu.CUDA, Name: "NVIDIA RTX A5000", Total: 24 * gib, Used: 18 * gib}, Busy: busy(97),
 			Runs: []string{s.Runs[0].ID, s.Runs[1].ID}, Others: 2 * gib},
 		{Device: gpu.Device{Kind: gpu.CUDA, Name: "NVIDIA GeForce RTX 3060", Total: 12 * gib, Used: 3 * gib}},
 	}
-	s.Others = []top.Process{
+	s.Others = []Process{
 		{Card: 0, Process: gpu.Process{PID: 912, Used: 2*gib - 300*unit.MiB, User: "mia",
 			Name: "jupyter\u202e-lab\x1b]0;x\a"}},
 		{Card: 0, Process: gpu.Process{PID: 1512, Used: 300 * unit.MiB, Name: "Xorg", User: "root"}},
@@ -77,7 +76,7 @@ func workstation() top.Snapshot {
 	return s
 }
 
-func screenOf(width, height int, s top.Snapshot) *Screen {
+func screenOf(width, height int, s Snapshot) *Screen {
 	out := &Screen{Width: width, Height: height}
 	out.Take(s)
 	return out
@@ -124,7 +123,7 @@ func TestViews(t *testing.T) {
 // No text is wider or longer than the screen, whatever the size, and no name reaches the terminal as a command.
 func TestFits(t *testing.T) {
 	for _, keys := range [][]string{{}, {"enter"}, {"o"}, {"?"}, {"/", "x"}, {"s", "s", "r"}} {
-		for _, machine := range []top.Snapshot{workstation(), many(200, 8), {}} {
+		for _, machine := range []Snapshot{workstation(), many(200, 8), {}} {
 			for width := 1; width <= 130; width += 3 {
 				for _, height := range []int{1, 2, 3, 5, 9, 24, 60} {
 					s := screenOf(width, height, machine)
@@ -143,7 +142,7 @@ func TestFits(t *testing.T) {
 func TestSmall(t *testing.T) {
 	none := workstation()
 	none.Cards, none.NoCards = nil, "no NVIDIA driver"
-	for _, machine := range []top.Snapshot{workstation(), many(200, 8), none} {
+	for _, machine := range []Snapshot{workstation(), many(200, 8), none} {
 		for height := 4; height < 12; height++ {
 			if text := screenOf(20, height, machine).Text(); !strings.Contains(text, "\n> ") {
 				t.Errorf("no run is selected on %d lines:\n%s", height, text)
@@ -299,7 +298,7 @@ func TestSortsUnknownLast(t *testing.T) {
 // Of a command that no plugin knows, NOW is what the driver counts, and no peak is known. What launch has measured
 // counts more.
 func TestOnCards(t *testing.T) {
-	r := top.Run{State: top.Running, OnCards: 5 * gib, Status: &live.Status{
+	r := Run{State: Running, OnCards: 5 * gib, Status: &live.Status{
 		Memory: &live.Memory{Now: gib, Peak: 2 * gib, Is: live.Anonymous}}}
 	if nowOf(&r) != 5*gib || peakOf(&r) != 0 {
 		t.Errorf("as typed: %v now, peak %v", nowOf(&r), peakOf(&r))
@@ -320,17 +319,17 @@ func TestSpan(t *testing.T) {
 }
 
 // many is a machine with so many runs on so many cards. Its figures depend on n.
-func many(runs, cards int) top.Snapshot {
-	s := top.Snapshot{Version: 1, Time: noon, Machine: "node", Host: &top.Host{Total: 1024 * gib, Free: 300 * gib}}
+func many(runs, cards int) Snapshot {
+	s := Snapshot{Version: 1, Time: noon, Machine: "node", Host: &Host{Total: 1024 * gib, Free: 300 * gib}}
 	for i := range cards {
 		busy := 90 + i
-		s.Cards = append(s.Cards, top.Card{Device: gpu.Device{Name: "NVIDIA H100 80GB HBM3", Total: 80 * gib,
+		s.Cards = append(s.Cards, Card{Device: gpu.Device{Name: "NVIDIA H100 80GB HBM3", Total: 80 * gib,
 			Used: unit.Bytes(60+i) * gib}, Busy: &busy, Others: gib})
-		s.Others = append(s.Others, top.Process{Card: i, Process: gpu.Process{PID: 100 + i, Used: gib, Name: "other"}})
+		s.Others = append(s.Others, Process{Card: i, Process: gpu.Process{PID: 100 + i, Used: gib, Name: "other"}})
 	}
 	for i := range runs {
 		left := float64(i * 100)
-		r := top.Run{ID: fmt.Sprintf("20261123-09%02d%02d.000-%04x", i/60, i%60, i), State: top.Running,
+		r := Run{ID: fmt.Sprintf("20261123-09%02d%02d.000-%04x", i/60, i%60, i), State: Running,
 			Title: fmt.Sprintf("trial-%03d", i), PID: 1000 + i, Expected: 8 * gib, Left: &left, Cards: []int{i % max(1, cards)},
 			Status: &live.Status{Time: noon, Phase: "training", Memory: &live.Memory{Now: 7 * gib, Peak: 8 * gib, Is: "used"},
 				Progress: &live.Progress{Iteration: int64(i), Total: 1000, At: noon, Rate: 12.5, Step: time.Second}}}

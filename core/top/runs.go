@@ -1,4 +1,4 @@
-package screen
+package top
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/live"
-	"github.com/launch-ml/launch/core/top"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -17,8 +16,8 @@ type column struct {
 	name    string
 	width   int // 0: it takes what the others leave
 	toRight bool
-	cell    func(r *top.Run, now time.Time) (string, style)
-	less    func(a, b *top.Run) int // nil: the list cannot be sorted by it
+	cell    func(r *Run, now time.Time) (string, style)
+	less    func(a, b *Run) int // nil: the list cannot be sorted by it
 }
 
 // narrow is the width below which the progress has no bar.
@@ -28,28 +27,28 @@ const narrow = 60
 const leastTitle = 12
 
 var (
-	colRun = column{name: "RUN", width: 4, cell: func(r *top.Run, _ time.Time) (string, style) {
+	colRun = column{name: "RUN", width: 4, cell: func(r *Run, _ time.Time) (string, style) {
 		return r.ID[strings.LastIndexByte(r.ID, '-')+1:], faint
-	}, less: func(a, b *top.Run) int { return cmp.Compare(a.ID, b.ID) }}
-	colTitle = column{name: "NAME", cell: func(r *top.Run, _ time.Time) (string, style) { return r.Title, plain },
-		less: func(a, b *top.Run) int { return cmp.Compare(a.Title, b.Title) }}
+	}, less: func(a, b *Run) int { return cmp.Compare(a.ID, b.ID) }}
+	colTitle = column{name: "NAME", cell: func(r *Run, _ time.Time) (string, style) { return r.Title, plain },
+		less: func(a, b *Run) int { return cmp.Compare(a.Title, b.Title) }}
 	colPhase = column{name: "PHASE", width: 10, cell: phase,
-		less: func(a, b *top.Run) int { return cmp.Compare(phaseOf(a), phaseOf(b)) }}
+		less: func(a, b *Run) int { return cmp.Compare(phaseOf(a), phaseOf(b)) }}
 	colProgress = column{name: "PROGRESS", width: 12, cell: progress, less: byPart}
 	colPercent  = column{name: "DONE", width: 5, toRight: true, cell: percent, less: byPart}
 	colRate     = column{name: "SAMPLES/S", width: 9, toRight: true, cell: speed,
-		less: func(a, b *top.Run) int { return known(a, b, rateOf) }}
+		less: func(a, b *Run) int { return known(a, b, rateOf) }}
 	colLeft = column{name: "TIME LEFT", width: 9, toRight: true, cell: left,
-		less: func(a, b *top.Run) int { return known(a, b, leftOf) }}
-	colNow = column{name: "NOW", width: 9, toRight: true, cell: func(r *top.Run, _ time.Time) (string, style) {
+		less: func(a, b *Run) int { return known(a, b, leftOf) }}
+	colNow = column{name: "NOW", width: 9, toRight: true, cell: func(r *Run, _ time.Time) (string, style) {
 		return amount(nowOf(r)), plain
-	}, less: func(a, b *top.Run) int { return known(a, b, func(r *top.Run) float64 { return float64(nowOf(r)) }) }}
+	}, less: func(a, b *Run) int { return known(a, b, func(r *Run) float64 { return float64(nowOf(r)) }) }}
 	colPeak = column{name: "PEAK", width: 9, toRight: true, cell: peak,
-		less: func(a, b *top.Run) int { return known(a, b, func(r *top.Run) float64 { return float64(peakOf(r)) }) }}
-	colEstimate = column{name: "ESTIMATE", width: 9, toRight: true, cell: func(r *top.Run, _ time.Time) (string, style) {
+		less: func(a, b *Run) int { return known(a, b, func(r *Run) float64 { return float64(peakOf(r)) }) }}
+	colEstimate = column{name: "ESTIMATE", width: 9, toRight: true, cell: func(r *Run, _ time.Time) (string, style) {
 		return amount(r.Expected), plain
-	}, less: func(a, b *top.Run) int {
-		return known(a, b, func(r *top.Run) float64 { return float64(r.Expected) })
+	}, less: func(a, b *Run) int {
+		return known(a, b, func(r *Run) float64 { return float64(r.Expected) })
 	}}
 	colCard = column{name: "CARD", width: 5, cell: cards}
 )
@@ -104,7 +103,7 @@ func layoutFor(width int) layout {
 }
 
 // whole is the layout for a width that is not limited: every column, and the longest title.
-func whole(runs []top.Run) layout {
+func whole(runs []Run) layout {
 	l := layout{gap: 2, title: leastTitle}
 	for i := range runs {
 		_, w := tidy(runs[i].Title)
@@ -126,7 +125,7 @@ func (l layout) widthOf(c *column) int {
 }
 
 // draw adds the line of one run.
-func (l layout) draw(c *canvas, r *top.Run, now time.Time, selected bool) {
+func (l layout) draw(c *canvas, r *Run, now time.Time, selected bool) {
 	mark, cursor := "  ", plain
 	if selected {
 		mark, cursor = "> ", reverse
@@ -177,7 +176,7 @@ func (l layout) at(x int) *column {
 
 // chosen returns the indices of the runs that a filter leaves, sorted: what is not known stands last. It uses the
 // memory of rows.
-func chosen(rows []int, runs []top.Run, filter string, by *column, reversed bool) []int {
+func chosen(rows []int, runs []Run, filter string, by *column, reversed bool) []int {
 	rows = rows[:0]
 	filter = strings.ToLower(filter)
 	for i := range runs {
@@ -194,7 +193,7 @@ func chosen(rows []int, runs []top.Run, filter string, by *column, reversed bool
 	return rows
 }
 
-func matches(r *top.Run, filter string) bool {
+func matches(r *Run, filter string) bool {
 	for _, text := range []string{r.ID, r.Title, r.Plugin, phaseOf(r), strings.Join(r.Command, " ")} {
 		if strings.Contains(strings.ToLower(text), filter) {
 			return true
@@ -204,11 +203,11 @@ func matches(r *top.Run, filter string) bool {
 }
 
 // known compares two figures, the larger first and what is not known, 0, last.
-func known(a, b *top.Run, of func(*top.Run) float64) int { return cmp.Compare(of(b), of(a)) }
+func known(a, b *Run, of func(*Run) float64) int { return cmp.Compare(of(b), of(a)) }
 
-func byPart(a, b *top.Run) int { return known(a, b, partOf) }
+func byPart(a, b *Run) int { return known(a, b, partOf) }
 
-func partOf(r *top.Run) float64 {
+func partOf(r *Run) float64 {
 	if r.Status == nil {
 		return 0
 	}
@@ -216,15 +215,15 @@ func partOf(r *top.Run) float64 {
 	return part
 }
 
-func rateOf(r *top.Run) float64 {
-	if r.Status == nil || r.Status.Progress == nil || r.State != top.Running {
+func rateOf(r *Run) float64 {
+	if r.Status == nil || r.Status.Progress == nil || r.State != Running {
 		return 0
 	}
 	return r.Status.Progress.Rate
 }
 
 // leftOf is larger the sooner a run ends.
-func leftOf(r *top.Run) float64 {
+func leftOf(r *Run) float64 {
 	if r.Left == nil {
 		return 0
 	}
@@ -233,13 +232,13 @@ func leftOf(r *top.Run) float64 {
 
 // onCards reports whether the driver alone knows what a run holds of its cards: launch watches no card for a command
 // that no plugin knows, and of several cards only one.
-func onCards(r *top.Run) bool {
+func onCards(r *Run) bool {
 	return r.OnCards > 0 && (r.Status == nil || r.Status.Memory == nil || r.Status.Memory.Is == live.Anonymous)
 }
 
-func nowOf(r *top.Run) unit.Bytes {
+func nowOf(r *Run) unit.Bytes {
 	switch {
-	case r.State != top.Running:
+	case r.State != Running:
 		return 0
 	case onCards(r):
 		return r.OnCards
@@ -249,7 +248,7 @@ func nowOf(r *top.Run) unit.Bytes {
 	return r.Status.Memory.Now
 }
 
-func peakOf(r *top.Run) unit.Bytes {
+func peakOf(r *Run) unit.Bytes {
 	if onCards(r) || r.Status == nil || r.Status.Memory == nil {
 		return 0
 	}
@@ -257,9 +256,9 @@ func peakOf(r *top.Run) unit.Bytes {
 }
 
 // phaseOf is what a run does: its phase, or why it has none.
-func phaseOf(r *top.Run) string {
+func phaseOf(r *Run) string {
 	switch {
-	case r.State != top.Running:
+	case r.State != Running:
 		return r.State
 	case r.Status == nil:
 		return "no program" // between two attempts
@@ -273,12 +272,12 @@ func phaseOf(r *top.Run) string {
 	return r.Status.Phase
 }
 
-func phase(r *top.Run, now time.Time) (string, style) {
+func phase(r *Run, now time.Time) (string, style) {
 	if age, silent := r.Silent(now); silent {
 		return "silent " + span(age), yellow
 	}
 	switch {
-	case r.State != top.Running:
+	case r.State != Running:
 		return r.State, red
 	case r.Status == nil, r.Status.Phase == "":
 		return phaseOf(r), faint
@@ -286,7 +285,7 @@ func phase(r *top.Run, now time.Time) (string, style) {
 	return phaseOf(r), plain
 }
 
-func progress(r *top.Run, _ time.Time) (string, style) {
+func progress(r *Run, _ time.Time) (string, style) {
 	if r.Status == nil || r.Status.Progress == nil {
 		return unknown, faint
 	}
@@ -298,7 +297,7 @@ func progress(r *top.Run, _ time.Time) (string, style) {
 	return bar(6, part, 0) + strings.Repeat(" ", max(1, 6-len(text))) + text, plain
 }
 
-func percent(r *top.Run, _ time.Time) (string, style) {
+func percent(r *Run, _ time.Time) (string, style) {
 	if r.Status != nil {
 		if part, ok := r.Status.Progress.Part(); ok {
 			return strconv.Itoa(int(part*100)) + " %", plain
@@ -307,7 +306,7 @@ func percent(r *top.Run, _ time.Time) (string, style) {
 	return "?", faint
 }
 
-func speed(r *top.Run, _ time.Time) (string, style) {
+func speed(r *Run, _ time.Time) (string, style) {
 	v := rateOf(r)
 	if v <= 0 {
 		return unknown, faint
@@ -315,14 +314,14 @@ func speed(r *top.Run, _ time.Time) (string, style) {
 	return rate(v), plain
 }
 
-func left(r *top.Run, _ time.Time) (string, style) {
+func left(r *Run, _ time.Time) (string, style) {
 	if r.Left == nil {
 		return unknown, faint
 	}
 	return span(time.Duration(*r.Left * float64(time.Second))), plain
 }
 
-func peak(r *top.Run, _ time.Time) (string, style) {
+func peak(r *Run, _ time.Time) (string, style) {
 	p := peakOf(r)
 	switch {
 	case p > 0 && r.Status.Room > 0 && p > r.Status.Room:
@@ -333,7 +332,7 @@ func peak(r *top.Run, _ time.Time) (string, style) {
 	return amount(p), plain
 }
 
-func cards(r *top.Run, _ time.Time) (string, style) {
+func cards(r *Run, _ time.Time) (string, style) {
 	if len(r.Cards) == 0 {
 		return "none", faint
 	}

@@ -1,4 +1,4 @@
-package screen
+package top
 
 import (
 	"context"
@@ -9,14 +9,13 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/launch-ml/launch/core/top"
 )
 
 // Options are how a screen is shown.
 type Options struct {
 	Every  time.Duration // between two looks
 	Colour bool
-	Look   func(time.Time) top.Snapshot
+	Look   func(time.Time) Snapshot
 	// In and Out are the terminal.
 	In  io.Reader
 	Out io.Writer
@@ -53,7 +52,7 @@ type model struct {
 
 // looked is a new snapshot, and due asks for the next one.
 type (
-	looked top.Snapshot
+	looked Snapshot
 	due    struct{}
 )
 
@@ -69,7 +68,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case due:
 		return m, m.look
 	case looked:
-		m.screen.Take(top.Snapshot(msg))
+		m.screen.Take(Snapshot(msg))
 		next = tea.Tick(m.options.Every, func(time.Time) tea.Msg { return due{} })
 	case tea.WindowSizeMsg:
 		m.screen.Width, m.screen.Height = msg.Width, msg.Height

@@ -1,4 +1,4 @@
-package screen
+package top
 
 import (
 	"fmt"
@@ -11,7 +11,6 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/launch-ml/launch/core/live"
-	"github.com/launch-ml/launch/core/top"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -50,22 +49,22 @@ func (s *Screen) fact(c *canvas, name, text string) {
 }
 
 // commands are what a person may want to run. launch top runs none of them.
-func commands(r *top.Run) []string {
+func commands(r *Run) []string {
 	show, explain, report := "launch show "+r.ID, "launch explain "+r.ID, "launch report "+r.ID
-	if r.State == top.CutOff {
+	if r.State == CutOff {
 		return []string{explain, show, report} // it prints the command that continues the run
 	}
 	return []string{show, explain, report}
 }
 
 // facts are the names and values of what is known of a run.
-func facts(r *top.Run, now time.Time) (out [][2]string) {
+func facts(r *Run, now time.Time) (out [][2]string) {
 	add := func(name, format string, args ...any) {
 		out = append(out, [2]string{name, fmt.Sprintf(format, args...)})
 	}
 	add("name", "%s", r.Title)
 	add("command", "%s", strings.Join(r.Command, " "))
-	if r.State == top.Running {
+	if r.State == Running {
 		add("state", "running since %s, by launch %d", r.Began.Local().Format("2006-01-02 15:04:05"), r.PID)
 	} else {
 		add("state", "cut off: its launch was killed")
@@ -99,7 +98,7 @@ func facts(r *top.Run, now time.Time) (out [][2]string) {
 			doubted = ", a part may belong to other processes"
 		}
 		when := "now"
-		if r.State != top.Running {
+		if r.State != Running {
 			when = "at last"
 		}
 		add("memory", "%v %s, peak %v (%s%s)", m.Now, when, m.Peak, is, doubted)
@@ -116,7 +115,7 @@ func facts(r *top.Run, now time.Time) (out [][2]string) {
 	return out
 }
 
-func progressFacts(add func(name, format string, args ...any), r *top.Run, now time.Time) {
+func progressFacts(add func(name, format string, args ...any), r *Run, now time.Time) {
 	p := r.Status.Progress
 	if p == nil {
 		add("progress", "%s: the program has reported no step", unknown)

@@ -1,4 +1,4 @@
-package screen
+package top
 
 import (
 	"bytes"
@@ -16,7 +16,6 @@ import (
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
 
-	"github.com/launch-ml/launch/core/top"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -48,7 +47,7 @@ func (w *counter) writes() int {
 }
 
 // crowd is the machine of 200 runs and 8 cards after n looks: every figure that is shown has changed.
-func crowd(n int) top.Snapshot {
+func crowd(n int) Snapshot {
 	s := many(200, 8)
 	s.Time = s.Time.Add(time.Duration(n) * 2 * time.Second)
 	for i := range s.Runs {
@@ -79,14 +78,14 @@ func TestOneWriteARefresh(t *testing.T) {
 	const from, to = 3, 13 // the first looks may share a frame with what starts the screen
 	var looks, before int
 	var start, end runtime.MemStats
-	snapshots := make([]top.Snapshot, to+1)
+	snapshots := make([]Snapshot, to+1)
 	for i := range snapshots {
 		snapshots[i] = crowd(i)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var p *tea.Program
-	look := func(time.Time) top.Snapshot {
+	look := func(time.Time) Snapshot {
 		if looks > 0 { // the look before has to be on the screen
 			select {
 			case <-out.wrote:
@@ -120,7 +119,7 @@ func TestOneWriteARefresh(t *testing.T) {
 }
 
 // What the screen allocates depends on the lines that it shows, not on the number of runs.
-func TestAllocations(t *testing.T) {
+func TestScreenAllocations(t *testing.T) {
 	of := func(runs int) float64 {
 		a, b := many(runs, 8), many(runs, 8)
 		s := screenOf(120, 40, a)
@@ -237,7 +236,7 @@ func TestTerminalIsRestored(t *testing.T) {
 			done := make(chan error, 1)
 			quiet(t)
 			go func() {
-				look := func(time.Time) top.Snapshot {
+				look := func(time.Time) Snapshot {
 					looks++
 					select {
 					case <-failing:
@@ -301,7 +300,7 @@ func TestTerminalKeys(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		done <- Show(ctx, Options{Every: 5 * time.Millisecond, In: x.program, Out: x.program,
-			Look: func(time.Time) top.Snapshot { return workstation() }})
+			Look: func(time.Time) Snapshot { return workstation() }})
 	}()
 	x.wait(t, "span_x4_df2k")
 	x.user.WriteString("\x1b[<0;6;7M") // a click on the second run's line

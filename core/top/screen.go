@@ -1,8 +1,4 @@
-// Package screen is the screen of `launch top`: a snapshot of the machine in, text out; keys and mouse.
-//
-// [Screen] is a value without a terminal: what it shows follows from the snapshot, the size and the keys alone. [Show]
-// puts it on a terminal, and [Table] prints one snapshot where there is none.
-package screen
+package top
 
 import (
 	"fmt"
@@ -12,7 +8,6 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/launch-ml/launch/core/top"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -31,7 +26,7 @@ type Screen struct {
 	Width, Height int
 	Colour        bool
 
-	snapshot top.Snapshot
+	snapshot Snapshot
 	seen     bool // there was a snapshot
 	view     view
 	sort     *column // nil: by their beginning
@@ -51,7 +46,7 @@ type Screen struct {
 }
 
 // Take gives the screen a new snapshot.
-func (s *Screen) Take(snapshot top.Snapshot) {
+func (s *Screen) Take(snapshot Snapshot) {
 	if !s.paused || !s.seen {
 		s.snapshot, s.seen = snapshot, true
 	}
@@ -75,7 +70,7 @@ func (s *Screen) row() int {
 }
 
 // run is the selected run; nil if there is none.
-func (s *Screen) run() *top.Run {
+func (s *Screen) run() *Run {
 	if at := s.row(); at >= 0 {
 		return &s.snapshot.Runs[s.rows[at]]
 	}
@@ -185,10 +180,10 @@ func (s *Screen) title(c *canvas) {
 }
 
 // counts is how many runs and launches there are.
-func counts(n top.Snapshot) string {
+func counts(n Snapshot) string {
 	cut := 0
 	for i := range n.Runs {
-		if n.Runs[i].State == top.CutOff {
+		if n.Runs[i].State == CutOff {
 			cut++
 		}
 	}
@@ -401,7 +396,7 @@ func (s *Screen) drawHelp(c *canvas) {
 }
 
 // Table returns a snapshot as text for a person, without a screen: every run, and lines as long as they are.
-func Table(snapshot top.Snapshot) string {
+func Table(snapshot Snapshot) string {
 	s := Screen{snapshot: snapshot, Height: 1 << 20}
 	c := &s.canvas
 	s.title(c)
