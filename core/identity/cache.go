@@ -24,6 +24,8 @@ type facts struct {
 	Reads   []string // names of variables
 	Dynamic bool
 	Opens   opens
+	// Constants are paths of data, and Roots folders in which the file has modules looked for.
+	Constants, Roots []dataPath
 }
 
 // factsOf reads the facts from a file's text.
@@ -41,7 +43,7 @@ func factsOf(path string, text []byte) facts {
 	if mentions(s.Code, "environ", "getenv") {
 		f.Reads = variablesIn(s.Code)
 	}
-	f.Opens = opensOf(s)
+	f.Opens, f.Constants, f.Roots = opensOf(s), constantsOf(s), rootsOf(s)
 	return f
 }
 
@@ -83,7 +85,7 @@ type entry struct {
 }
 
 // The name of a cache's file has the version of what it holds: another one is not read.
-const cacheVersion = "2"
+const cacheVersion = "3"
 
 // fresh is how young a file may be that the cache does not keep: it may be written once more with the same stamp.
 const fresh = 2 * time.Second

@@ -18,6 +18,7 @@ const (
 	mostFiles   = 10_000
 	mostFile    = 4 << 20 // of one file of source, in bytes
 	mostRecipes = 200
+	mostRoots   = 40
 )
 
 // dynamic matches source that imports, or runs, files which no import statement names.
@@ -51,6 +52,7 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 		first = prog.Dir
 	}
 	c.roots = py.Roots(first)
+	c.installed = func(dir string) bool { return len(py.Roots(dir)) == 0 || !slices.Contains(py.Roots(dir), dir) }
 	for _, path := range files {
 		c.add(path)
 	}
@@ -68,6 +70,7 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 	}
 	slices.SortFunc(id.Code, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	id.readOpened(s, c.found)
+	id.parts = c.found
 	id.Commit = commit(first)
 	for _, r := range id.Recipes {
 		if text, err := file.Read(s.absolute(r.Path), mostFile); err == nil {
@@ -118,7 +121,9 @@ type closure struct {
 	seen  map[string]bool
 	found []part
 	seeks bool // what is added now was sought below a folder
-	cut   bool // there were more than mostFiles
+	// installed reports whether a folder is one of installed packages.
+	installed func(string) bool
+	cut       bool // there were more than mostFiles
 }
 
 // A part is a file of the project, and what was read of it.
@@ -167,6 +172,7 @@ func (c *closure) follow(texts []string) {
 				}
 			}
 		}
+		c.reach(f)
 		for _, im := range f.facts.Imports {
 			c.imported(f.path, im)
 		}
@@ -180,6 +186,23 @@ func (c *closure) follow(texts []string) {
 		if !named {
 			named = true
 			c.mentioned(texts)
+		}
+	}
+}
+
+// reach adds the folders that a file adds to sys.path.
+func (c *closure) reach(f part) {
+	for _, r := range f.facts.Roots {
+		dir := c.dir
+		if r.Beside {
+			dir = filepath.Dir(f.path)
+		}
+		root := r.Path
+		if !filepath.IsAbs(root) {
+			root = filepath.Join(dir, root)
+		}
+		if !slices.Contains(c.roots, root) && !c.installed(root) && len(c.roots) < mostRoots {
+			c.roots = append(c.roots, root)
 		}
 	}
 }

@@ -47,6 +47,7 @@ type Identity struct {
 
 	py      python.Environment
 	imports map[string]bool // the first parts of the names that the code imports
+	parts   []part          // the code
 }
 
 // A File is a file and a hash of its content; the hash is "" if the file is not there.
