@@ -87,7 +87,12 @@ func stopRun(ctx context.Context, store record.Store, name string, asked record.
 	}
 	ctx, end := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer end()
-	for h.Life().Alive {
+	for told := false; h.Life().Alive; {
+		if !told && suspended(h.Life().PID) {
+			told = true
+			say.Line("run %s is suspended (Ctrl-Z, SIGSTOP): it is continued, so that it can stop", id)
+			syscall.Kill(h.Life().PID, syscall.SIGCONT)
+		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("run %s is still running; it was asked to stop", id)
@@ -106,6 +111,19 @@ func stopRun(ctx context.Context, store record.Store, name string, asked record.
 	}
 	say.Line("run %s has ended: %s", id, why)
 	return nil
+}
+
+// suspended reports whether a process is a launch of this user's that a signal has stopped.
+func suspended(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	mine, err := os.Readlink("/proc/self/exe")
+	theirs, _ := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return err == nil && filepath.Base(strings.TrimSuffix(theirs, " (deleted)")) == filepath.Base(mine) &&
+		strings.HasPrefix(after, "T")
 }
 
 // rowOf returns the sweep whose row a run is in a job of Slurm, else "".

@@ -42,6 +42,7 @@ type leaver struct {
 	over    chan struct{}
 	once    sync.Once
 	because atomic.Pointer[string] // why it ended the attempt; nil if it did not
+	alone   atomic.Bool            // the program ended by itself: no signal had come to it
 }
 
 // look for a new state this often. It costs a glob.
@@ -91,9 +92,10 @@ func leaving(
 			return
 		}
 		before := s.saved()
-		stops := l.begin(n, s, say)
+		signalled, stops := l.begin(n, s, say)
 		l.because.Store(&why)
-		l.wait(ctx, n, before, s.saved, stops)
+		ended := l.wait(ctx, n, before, s.saved, stops)
+		l.alone.Store(ended && !signalled && n.Signal == 0) // a scheduler's signal may have come to the program as well
 		cancel()
 	}()
 	return l, ctx
@@ -119,8 +121,7 @@ func (l *leaver) lookFor(ctx context.Context, request func() (Notice, bool), ask
 }
 
 // begin asks the program to save its state, and prints what happens. stops: the program then stops by itself.
-func (l *leaver) begin(n Notice, s saver, say func(string, ...any)) (stops bool) {
-	asked := false
+func (l *leaver) begin(n Notice, s saver, say func(string, ...any)) (asked, stops bool) {
 	if !n.next {
 		asked, stops = s.ask()
 	}
@@ -136,12 +137,12 @@ func (l *leaver) begin(n Notice, s saver, say func(string, ...any)) (stops bool)
 	} else {
 		say("%s: the program is to stop; %s", n.Name, what)
 	}
-	return asked && stops
+	return asked, asked && stops
 }
 
 // wait returns when a new state was saved, when the program has ended, or when the time is over. A program that stops
-// by itself may do more after it has saved.
-func (l *leaver) wait(ctx context.Context, n Notice, before string, saved func() string, stops bool) {
+// by itself may do more after it has saved. ended reports whether launch has nothing to stop any more.
+func (l *leaver) wait(ctx context.Context, n Notice, before string, saved func() string, stops bool) (ended bool) {
 	var end <-chan time.Time // never, without a limit
 	if n.Within > 0 || n.Signal != 0 {
 		end = time.After(n.Within)
@@ -151,14 +152,14 @@ func (l *leaver) wait(ctx context.Context, n Notice, before string, saved func()
 	for {
 		select {
 		case <-l.over:
-			return
+			return true
 		case <-ctx.Done():
-			return
+			return true
 		case <-end:
-			return
+			return false
 		case <-tick.C:
 			if !stops && saved() != before {
-				return
+				return false
 			}
 		}
 	}
@@ -252,12 +253,16 @@ func modified(path string) string {
 	return info.ModTime().String()
 }
 
-// left marks the outcome of an attempt that a notice has ended.
-func left(out *run.Outcome, why string) {
-	if why == "" {
-		return
+// left marks the outcome of an attempt that was asked to stop, by a signal to launch or by a notice. alone: launch has
+// sent it no signal for the notice.
+func left(out *run.Outcome, why string, by syscall.Signal, alone bool) {
+	if by != 0 {
+		out.Asked = oom.AskedBy(int(by))
 	}
-	out.Left = why
+	if why == "" || alone && by == 0 && out.Ending == run.Succeeded {
+		return // it came to its end while launch waited for a saved state
+	}
+	out.Left, out.Asked = why, why
 	// A program that was asked to stop may exit 0, so only its own success line proves that it was done already.
 	if out.Ending == run.Failed || out.Ending == run.Interrupted || out.Ending == run.Succeeded && !out.Claimed {
 		out.Ending, out.Lied, out.Silent = run.Interrupted, false, false

@@ -78,7 +78,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	x.Exit = exit
 	x.report(a, l, e)
 	out = x.judge(a, l, watch, e)
-	left(&out, gone)
+	left(&out, gone, asked(exit), leaver.alone.Load())
 	out.Program = seen.end()
 	if trail != nil {
 		l.tap.close() // then the file is complete

@@ -24,8 +24,8 @@ type facts struct {
 	Reads   []string // names of variables
 	Dynamic bool
 	Opens   opens
-
-	Constants constants
+	// Constants are paths of data, and Roots folders in which the file has modules looked for.
+	Constants, Roots []dataPath
 }
 
 // factsOf reads the facts from a file's text.
@@ -43,7 +43,7 @@ func factsOf(path string, text []byte) facts {
 	if mentions(s.Code, "environ", "getenv") {
 		f.Reads = variablesIn(s.Code)
 	}
-	f.Opens, f.Constants = opensOf(s), constantsOf(s)
+	f.Opens, f.Constants, f.Roots = opensOf(s), constantsOf(s), rootsOf(s)
 	return f
 }
 

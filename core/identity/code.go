@@ -18,6 +18,7 @@ const (
 	mostFiles   = 10_000
 	mostFile    = 4 << 20 // of one file of source, in bytes
 	mostRecipes = 200
+	mostRoots   = 40
 )
 
 // dynamic matches source that imports, or runs, files which no import statement names.
@@ -51,12 +52,15 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 		first = prog.Dir
 	}
 	c.roots = py.Roots(first)
+	c.installed = func(dir string) bool { return len(py.Roots(dir)) == 0 || !slices.Contains(py.Roots(dir), dir) }
 	for _, path := range files {
 		c.add(path)
 	}
 	for _, w := range wordsOf(s.Command.Args) { // a recipe may be a program
-		if filepath.Ext(w.value) == ".py" {
-			c.add(found(w.value, s.Command.Dir))
+		path := found(w.value, s.Command.Dir)
+		is := func(f File) bool { return s.absolute(f.Path) == path }
+		if filepath.Ext(w.value) == ".py" && !slices.ContainsFunc(id.Recipes, is) {
+			c.add(path)
 		}
 	}
 	c.follow(id.texts(s))
@@ -73,7 +77,8 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 	}
 	slices.SortFunc(id.Code, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	id.readOpened(s, c.found)
-	id.Commit, id.home = commit(first), first
+	id.parts, id.home = c.found, first
+	id.Commit = commit(first)
 	for _, r := range id.Recipes {
 		if text, err := file.Read(s.absolute(r.Path), mostFile); err == nil {
 			names = named(names, string(text), expanded)
@@ -123,7 +128,9 @@ type closure struct {
 	seen  map[string]bool
 	found []part
 	seeks bool // what is added now was sought below a folder
-	cut   bool // there were more than mostFiles
+	// installed reports whether a folder is one of installed packages.
+	installed func(string) bool
+	cut       bool // there were more than mostFiles
 }
 
 // A part is a file of the project, and what was read of it.
@@ -172,19 +179,12 @@ func (c *closure) follow(texts []string) {
 				}
 			}
 		}
-		for _, r := range f.facts.Constants.Roots {
-			if at := r.of(f.path, c.dir); at != "" && !slices.Contains(c.roots, at) {
-				c.roots = append(c.roots, at)
-			}
-		}
+		c.reach(f)
 		for _, im := range f.facts.Imports {
 			c.imported(f.path, im)
 		}
 		for _, name := range f.facts.Opens.Scripts {
 			c.add(found(name, c.dir, dir))
-		}
-		for _, name := range f.facts.Constants.Bases {
-			c.add(found(name, dir))
 		}
 		if !f.facts.Dynamic {
 			continue
@@ -193,6 +193,23 @@ func (c *closure) follow(texts []string) {
 		if !named {
 			named = true
 			c.mentioned(texts)
+		}
+	}
+}
+
+// reach adds the folders that a file adds to sys.path.
+func (c *closure) reach(f part) {
+	for _, r := range f.facts.Roots {
+		dir := c.dir
+		if r.Beside {
+			dir = filepath.Dir(f.path)
+		}
+		root := r.Path
+		if !filepath.IsAbs(root) {
+			root = filepath.Join(dir, root)
+		}
+		if !slices.Contains(c.roots, root) && !c.installed(root) && len(c.roots) < mostRoots {
+			c.roots = append(c.roots, root)
 		}
 	}
 }

@@ -258,7 +258,7 @@ func (t Tree) differ(past Past, now *Identity) []Difference {
 		return nil // the run writes here
 	}
 	out := differ(Data, expected, end)
-	out = slices.DeleteFunc(out, func(d Difference) bool { return own[d.Name] })
+	out = slices.DeleteFunc(out, func(d Difference) bool { return own[d.Name] || t.Code && d.Was == nil })
 	for i := range out {
 		out[i].Name = strings.TrimSuffix(t.Path+"/"+out[i].Name, "/")
 	}

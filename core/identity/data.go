@@ -33,6 +33,8 @@ type Tree struct {
 	Parts []Entry `json:"parts"`
 	// Declared: the job's plugin says that it is data. Any other folder that changes while the run goes on is an output.
 	Declared bool `json:"declared,omitempty"`
+	// Code: the code names it and nobody has typed it. Files that are new there may well be of other programs.
+	Code bool `json:"code,omitempty"`
 	// Shape and Sample are what stays the same where the same data are laid there again: the names and sizes of all
 	// files, and blocks of their content. Sample is "" where Parts have the content, and where it could not be read.
 	Shape  string `json:"shape,omitempty"`
@@ -79,6 +81,7 @@ func (id *Identity) readData(s Subject) {
 	for _, w := range id.words(s) {
 		id.tree(s, w, false, seen)
 	}
+	id.readConstants(s, seen)
 	slices.SortFunc(id.Data, func(a, b Tree) int { return strings.Compare(a.Path, b.Path) })
 }
 
@@ -94,7 +97,7 @@ func (id *Identity) words(s Subject) (words []word) {
 			words = append(words, wordsIn(string(text))...)
 		}
 	}
-	return append(append(words, wordsOf(id.Env)...), id.constants...)
+	return append(words, wordsOf(id.Env)...)
 }
 
 // tree adds what a word names, once.
@@ -281,7 +284,8 @@ func (l *lister) list(path, below string) bool {
 func source(name string) bool {
 	base := filepath.Base(name)
 	switch base {
-	case ".DS_Store", "Thumbs.db", "desktop.ini", ".ipynb_checkpoints", ".cache", ".directory", "lost+found":
+	case ".DS_Store", "Thumbs.db", "desktop.ini", ".ipynb_checkpoints", ".cache", ".directory", "lost+found",
+		"lock.mdb": // LMDB's table of readers
 		return true
 	}
 	if strings.HasPrefix(base, "cache-") && strings.HasSuffix(base, ".arrow") {
@@ -340,7 +344,7 @@ func (id *Identity) Again(s Subject) (trees []Tree) {
 	for _, was := range id.Data {
 		t, ok := s.listed(s.absolute(was.Path))
 		if ok {
-			t.Name, t.Path, t.Declared = was.Name, was.Path, was.Declared
+			t.Name, t.Path, t.Declared, t.Code = was.Name, was.Path, was.Declared, was.Code
 			trees = append(trees, t)
 		}
 	}

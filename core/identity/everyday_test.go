@@ -219,8 +219,8 @@ func TestBuilds(t *testing.T) {
 	}
 }
 
-// What the code names as a constant counts as what is typed: data, folders, recipes by a part of their name, and code.
-func TestConstants(t *testing.T) {
+// What the code names counts as what is typed: data, lists, folders, recipes by a part of their name, and code.
+func TestNamedByCode(t *testing.T) {
 	source := `import argparse, glob, os, sys
 from pathlib import Path
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "common"))

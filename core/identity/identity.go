@@ -48,8 +48,7 @@ type Identity struct {
 	py      python.Environment
 	imports map[string]bool // the first parts of the names that the code imports
 	home    string          // the folder of the script
-
-	constants []word // paths of data that the code has as constants
+	parts   []part          // the code
 }
 
 // A File is a file and a hash of its content; the hash is "" if the file is not there.

@@ -106,7 +106,6 @@ func (id *Identity) readOpened(s Subject, code []part) {
 			}
 		}
 	}
-	id.readConstants(s, code)
 	slices.SortFunc(id.Recipes, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 }
 

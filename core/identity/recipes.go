@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // settings are the endings of files that hold settings. Other files that a command names are data.
@@ -101,17 +103,28 @@ func (id *Identity) readRecipes(s Subject, prog *command.Prog) {
 	}
 	look := func(words []word, dirs ...string) {
 		for _, w := range words[:min(len(words), mostWords)] {
-			if slices.Contains(settings, strings.ToLower(filepath.Ext(w.value))) && !written.MatchString(w.name) {
-				path := found(w.value, dirs...)
-				if text, err := file.Read(path, mostFile); path != "" && err == nil {
-					add(path, digest(text))
-				}
+			ext := strings.ToLower(filepath.Ext(w.value))
+			if ext != ".py" && !slices.Contains(settings, ext) || written.MatchString(w.name) {
+				continue
+			}
+			path := found(w.value, dirs...)
+			text, err := file.Read(path, mostFile)
+			if path != "" && err == nil && (ext != ".py" || w.name == based || bytes.Contains(text, []byte(based))) {
+				add(path, digest(text))
 			}
 		}
 	}
 	look(wordsOf(args), s.Command.Dir)
+	for _, path := range s.byName(wordsOf(args), prog) {
+		look([]word{{"", path}}, s.Command.Dir)
+	}
 	for i := 0; i < len(queue); i++ {
-		if text, err := file.Read(queue[i], mostText); err == nil {
+		text, err := file.Read(queue[i], mostText)
+		switch {
+		case err != nil:
+		case filepath.Ext(queue[i]) == ".py":
+			look(basesIn(string(text)), filepath.Dir(queue[i]))
+		default:
 			look(wordsIn(string(text)), s.Command.Dir, filepath.Dir(queue[i]))
 			for _, d := range defaultsOf(string(text)) { // a list as Hydra's, which others read, too
 				look([]word{{d[0], filepath.Join(d[0], strings.TrimSuffix(d[1], ".yaml")+".yaml")}}, filepath.Dir(queue[i]))
@@ -119,6 +132,55 @@ func (id *Identity) readRecipes(s Subject, prog *command.Prog) {
 		}
 	}
 	slices.SortFunc(id.Recipes, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+}
+
+// based is the name that settings in Python give to those that they begin with: _base_ = ["../base.py"].
+const based = "_base_"
+
+var bases = lazy.MustCompile(`(?m:^_base_\s*=\s*(\[[^\]]*\]|\([^)]*\)|["'][^"'\n]+["']))`)
+
+// basesIn are the files that settings in Python begin with.
+func basesIn(text string) (out []word) {
+	for _, m := range bases.FindAllStringSubmatch(text, -1) {
+		for _, q := range quotedText.FindAllStringSubmatch(m[1], -1) {
+			out = append(out, word{based, q[1]})
+		}
+	}
+	return out
+}
+
+// recipeFolders matches folders in which a project keeps its recipes.
+var recipeFolders = lazy.MustCompile(`^(configs?|conf|cfgs?|params|hparams|recipes|settings|options|presets?|experiments)$`)
+
+// byName finds recipes that a word of the command names without folder and ending: "--config big" for configs/big.yaml.
+func (s Subject) byName(words []word, prog *command.Prog) (paths []string) {
+	tops := []string{s.Command.Dir}
+	if prog != nil && prog.Path() != "" && filepath.Dir(prog.Path()) != s.Command.Dir {
+		tops = append(tops, filepath.Dir(prog.Path()))
+	}
+	for _, top := range tops {
+		entries, err := os.ReadDir(top)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if !e.IsDir() || !recipeFolders.MatchString(e.Name()) {
+				continue
+			}
+			for _, w := range words {
+				if w.value == "" || strings.ContainsAny(w.value, "./ \n\x00") || len(w.value) > 100 {
+					continue
+				}
+				for _, ext := range settings {
+					path := filepath.Join(top, e.Name(), w.value+ext)
+					if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+						paths = append(paths, path)
+					}
+				}
+			}
+		}
+	}
+	return paths
 }
 
 // newRecipes are the recipes that were not there when the identity was taken.

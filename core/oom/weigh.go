@@ -133,15 +133,21 @@ func (r *Report) place(state State, signs job.Signs) {
 
 // stopped returns who stopped the program, and why it is not tried again.
 func (r *Report) stopped(x Exit) (cause, why string) {
-	switch {
-	case r.ordered():
+	if r.ordered() {
 		return r.Cause, "the scheduler ended it, and would do so again"
-	case x.AskedBy == sigterm:
-		return "stopped by SIGTERM, which was sent to launch", "it was stopped on purpose"
-	case x.AskedBy == sighup:
-		return "stopped by SIGHUP: its terminal was closed", "it was stopped on purpose"
 	}
-	return "interrupted by the user", "it was stopped on purpose"
+	return AskedBy(x.AskedBy), "it was stopped on purpose"
+}
+
+// AskedBy describes who stopped a program by a signal that came to launch.
+func AskedBy(signal int) string {
+	switch signal {
+	case sigterm:
+		return "stopped by SIGTERM, which was sent to launch"
+	case sighup:
+		return "stopped by SIGHUP: its terminal was closed"
+	}
+	return "interrupted by the user"
 }
 
 // weigh compares the text of a failure with what else was observed. Each source overrules those before it:

@@ -39,3 +39,27 @@ func TestByItself(t *testing.T) {
 		}
 	}
 }
+
+// A program that leaves its loop at a signal prints its last line all the same. It was stopped, unless no step was left.
+func TestStoppedInItsLoop(t *testing.T) {
+	signs := job.Signs{Lines: []job.Sign{{Kind: job.Progress}}}
+	for name, c := range map[string]struct {
+		last, total int64
+		asked       string
+		early       string
+		want        Ending
+	}{
+		"stopped":               {9, 40, "launch stop: the program was stopped", "", Interrupted},
+		"stopped at its end":    {40, 40, "stopped by SIGTERM, which was sent to launch", "", Succeeded},
+		"nobody asked":          {9, 40, "", "", Succeeded},
+		"it had stopped before": {9, 40, "interrupted by the user", "early stopping", Succeeded},
+		"no total":              {9, 0, "interrupted by the user", "", Succeeded},
+	} {
+		o := &Outcome{Ending: Succeeded, Claimed: true, Stepped: true, Iteration: c.last, Total: c.total, Asked: c.asked, Early: c.early,
+			Courses: []Course{{Total: c.total, First: Place{Iteration: 1}, Last: Place{Iteration: c.last}, Gap: 1}}}
+		(&Run{Job: &job.Job{Signs: signs}}).weigh(&Plan{}, o)
+		if o.Ending != c.want || o.Ending == Interrupted && o.Cause != c.asked {
+			t.Errorf("%s: %v %q", name, o.Ending, o.Cause)
+		}
+	}
+}

@@ -87,6 +87,8 @@ type Outcome struct {
 	Untaken string `json:"untaken,omitempty"`
 	// why launch asked it to save its state and stopped it, although it had not ended: a scheduler takes the machine
 	Left string `json:"left,omitempty"`
+	// Asked is who stopped it by a signal, though its output shows a success
+	Asked string `json:"-"`
 	// it ran out of memory while others held a part of the card, and its sweep runs it again elsewhere
 	Beside bool       `json:"beside,omitempty"`
 	Report oom.Report `json:"report"`          // the evidence, for every ending

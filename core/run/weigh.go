@@ -38,6 +38,11 @@ func (r *Run) contradict(p *Plan, o *Outcome) {
 	if o.Ending != Succeeded || !r.Job.Signs.Has(job.Progress) {
 		return
 	}
+	if steps := r.steps(o); o.Asked != "" && o.Early == "" && o.before(steps, r.Job.Signs) {
+		// a program that leaves its loop at a signal prints its last lines all the same
+		o.Ending, o.Cause, o.Claimed, o.Silent = Interrupted, o.Asked, false, false
+		return
+	}
 	if p.Resume != nil && o.Stepped && !o.Varied && !o.Figures && o.Iteration == p.Resume.number() {
 		o.Stepped = false // it only printed the iteration from which it resumes
 	}
@@ -56,6 +61,16 @@ func (r *Run) contradict(p *Plan, o *Outcome) {
 			o.Ending, o.Lied, o.Cause = OutOfMemory, true, o.Doubt
 		}
 	}
+}
+
+// before reports whether a program that was told to stop had steps left to make.
+func (o *Outcome) before(steps int64, signs job.Signs) bool {
+	c := mainCourse(o.Courses)
+	if c.fromZero() {
+		steps--
+	}
+	return steps > 0 && o.Iteration > 0 && !signs.CountsMicro && (c == nil || !c.Falls) &&
+		o.Iteration+max(1, signs.Every, c.every()) <= steps
 }
 
 // stepless weighs a success after a resume without a step: a failure, unless too few were left to be reported. done

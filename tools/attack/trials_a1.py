@@ -1,5 +1,5 @@
 """Points A, B and D: a run and what goes on from it."""
-import json, os, re, signal
+import json, os, shutil, signal
 
 from box import PYTHON, need, trial
 
@@ -36,3 +36,56 @@ def _(box):
              f"{resume}: {made} {done}")
         for name in "mended", "runs/last.json":
             os.remove(box.path("work", name))
+
+
+# It leaves its loop when it is told to stop, and prints its last line as ever.
+LEAVES = """import signal, time
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+for step in range(1, 61):
+    if told:
+        break
+    time.sleep(0.1)
+    print(f"step {step}/60", flush=True)
+print("training is over", flush=True)
+"""
+
+
+def steps(box, n):
+    log = lambda: [p for p in (os.path.join(d, f) for d, _, fs in os.walk(box.state) for f in fs) if p.endswith("output.log")]
+    box.wait(lambda: any(f"step {n}/" in open(p).read() for p in log()))
+
+
+@trial("D", "a program that leaves its loop at a signal has not succeeded, whatever its last line is")
+def _(box):
+    box.write("work/train.py", LEAVES)
+    box.write("work/.launch-job.yaml", DECLARED)
+    for stop in (lambda p: box.launch("stop", "last"), lambda p: p.send_signal(signal.SIGTERM)):
+        p = box.start([box.binary, "--", PYTHON, "train.py"])
+        steps(box, 3)
+        stop(p)
+        done = box.finish(p)
+        need("interrupted" in done.err and "succeeded" not in done.err, repr(done))
+        shutil.rmtree(box.state)
+
+
+@trial("D", "a program that launch does not know, and that ends by itself while its next state is awaited, has succeeded")
+def _(box):
+    box.write("work/train.py", LEAVES.replace("61", "31"))
+    p = box.start([box.binary, "--", PYTHON, "train.py"])
+    steps(box, 3)
+    box.launch("stop", "--save", "last")
+    done = box.finish(p)
+    need(done.code == 0 and "succeeded" in box.launch("runs").out, repr(done))
+
+
+@trial("D", "launch stop stops a run that is suspended")
+def _(box):
+    box.write("work/train.py", LEAVES)
+    box.write("work/.launch-job.yaml", DECLARED)
+    p = box.start([box.binary, "--", PYTHON, "train.py"])
+    steps(box, 3)
+    p.send_signal(signal.SIGSTOP)
+    done = box.launch("stop", "last", seconds=20)
+    need(done.code == 0 and "suspended" in done.err, repr(done))
+    need(box.finish(p).code == 75, "it was not stopped")

@@ -184,7 +184,10 @@ func (r *reading) states() error {
 		j.Resume.Aside = append(j.Resume.Aside, filled)
 	}
 	automatic := r.Resume != nil && r.Resume.automatic // else an attempt that starts over would go on from them
-	if automatic || slices.ContainsFunc(r.Rungs, func(g rung) bool { return g.NewState }) {
+	if how := r.Resume; how != nil && !how.none && r.Micro != nil && r.Accumulation != nil {
+		r.inPasses = inPasses(r.prog.sources(), r.microNames(), r.namesOf(r.Accumulation))
+	}
+	if automatic || r.inPasses || slices.ContainsFunc(r.Rungs, func(g rung) bool { return g.NewState }) {
 		j.Resume.Aside = append(j.Resume.Aside, j.Signs.States...) // or could not read them
 	}
 	switch how := r.Resume; {

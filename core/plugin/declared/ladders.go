@@ -120,7 +120,8 @@ func (r *reading) splitRungs() (larger, smaller []ladder.Rung, err error) {
 func (r *reading) splitRung(s ladder.Split) (rg ladder.Rung, err error) {
 	times := float64(r.batch.Micro) / float64(s.Micro)
 	rg = ladder.Rung{Name: fmt.Sprintf("micro-batch %d", s.Micro), Cost: ladder.Speed, Slowdown: 1 + 0.1*times,
-		Values: map[string]int64{job.MicroBatch: s.Micro, job.Accumulation: s.Accumulation}}
+		NewState: r.inPasses,
+		Values:   map[string]int64{job.MicroBatch: s.Micro, job.Accumulation: s.Accumulation}}
 	if times < 1 {
 		rg.Slowdown = ladder.SplitSlowdown(times)
 	}

@@ -31,6 +31,7 @@ type reading struct {
 
 	warnings []string
 	changed  []effect // nil before they were read
+	inPasses bool     // a saved state counts micro-batches
 	division
 }
 

@@ -87,13 +87,18 @@ func (r *reading) effects() []effect {
 	if why := r.otherUnit(sources); why != "" {
 		r.changed = append(r.changed, effect{ladder.Recipe, why})
 	}
+	found, groups := effects(sources, r.microNames(), r.namesOf(r.Accumulation))
+	r.changed, r.job.Signs.MayCountMicro = append(r.changed, found...), groups
+	return r.changed
+}
+
+// microNames are the names of the micro-batch in the program's source.
+func (r *reading) microNames() []string {
 	micro := r.namesOf(r.Micro)
 	if slices.Contains(micro, "per_device_train_batch_size") {
 		micro = append(micro, "train_batch_size")
 	}
-	found, groups := effects(sources, micro, r.namesOf(r.Accumulation))
-	r.changed, r.job.Signs.MayCountMicro = append(r.changed, found...), groups
-	return r.changed
+	return micro
 }
 
 // namesOf are the names of a setting in the program's source.
@@ -184,8 +189,9 @@ func effects(files []python.Source, micro, accumulation []string) (found []effec
 		sizes := mayRate(f.Code) && slices.ContainsFunc(micro, f.Names)
 		accumulates := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
 			slices.ContainsFunc(accumulation, f.Names)
+		draws := strings.Contains(f.Code, "num_samples") && slices.ContainsFunc(micro, f.Names)
 		compares := slices.ContainsFunc(telling, func(w string) bool { return strings.Contains(f.Code, w) })
-		if !sizes && !accumulates && !compares {
+		if !sizes && !accumulates && !compares && !draws {
 			continue
 		}
 		x := f.Syntax()
@@ -195,6 +201,9 @@ func effects(files []python.Source, micro, accumulation []string) (found []effec
 		if sizes {
 			s.rates(x, slices.Clone(micro))
 		}
+		if draws {
+			s.drawn(x, micro)
+		}
 		if accumulates {
 			blocks := groupers(x)
 			groups = groups || s.groups(x)
@@ -203,6 +212,8 @@ func effects(files []python.Source, micro, accumulation []string) (found []effec
 			s.counts(x)
 			s.ofBlocks(x, blocks)
 			s.undivided(x)
+			s.sums(x)
+			s.eachPass(x)
 			s.partial(x)
 		}
 	}
@@ -232,6 +243,8 @@ type splitReader struct {
 	files        []*python.Syntax // of all sources, where a finding needs them
 	accumulation []string
 	found        []effect
+	sumCalls     map[string]bool // functions and classes that return a sum over samples; nil: not looked for yet
+	sumKinds     map[string]bool // of these, the classes
 }
 
 // add adds an effect, where the code in which the statement stands is used at all. Of each reason the first counts.
@@ -672,17 +685,7 @@ func (s *splitReader) undivided(x *python.Syntax) {
 	}) {
 		return
 	}
-	free, bound := false, false
-	for _, st := range x.Statements {
-		for _, c := range x.Calls(st.Range) {
-			name := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
-			free, bound = free || scaleFree.MatchString(name), bound || anyScale.MatchString(name)
-		}
-	}
-	cost := ladder.Recipe
-	if free && !bound {
-		cost = ladder.Numerics
-	}
+	cost := scaleCost(x)
 	for i, st := range x.Statements {
 		l := loop(x, i)
 		if x.Is(st.First, "for") { // with its body on the line
