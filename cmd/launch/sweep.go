@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -195,7 +197,7 @@ func planSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Tr
 // asked reads the flags, the file and the rows.
 func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, trials []sweep.Trial, err error) {
 	if f.file != "" {
-		text, err := os.ReadFile(f.file)
+		text, err := readSweepFile(f.file)
 		if err == nil {
 			a, err = sweep.ParseFile(text)
 		}
@@ -247,6 +249,23 @@ func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, tria
 		return a, nil, errors.New("the command of --ask has a secret: put it into the environment")
 	}
 	return a, trials, checkSecrets(trials)
+}
+
+// longestFile is how long a sweep's file may be, in bytes: a device has no end.
+const longestFile = 64 << 20
+
+// readSweepFile reads a sweep's file, which may be a pipe.
+func readSweepFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, longestFile+1))
+	if err == nil && len(text) > longestFile {
+		err = fmt.Errorf("it has more than %d bytes", longestFile)
+	}
+	return text, err
 }
 
 // unnamed is the name of a sweep that was given none. Several may begin in the same second.
@@ -371,7 +390,8 @@ func checkSecrets(trials []sweep.Trial) error {
 // startSweep begins a sweep and drives it to its end.
 func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial, engine *sweep.Engine,
 	detach bool) error {
-	if err := checkTexts(a, trials); err != nil {
+	err := cmp.Or(checkTexts(a, trials), checkJSONFile(s))
+	if err != nil {
 		return err
 	}
 	spec, t, err := a.Spec(record.MaskArgs(a.Command))

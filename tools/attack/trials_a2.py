@@ -64,3 +64,27 @@ def _(box):
     box.write("work/go", "")
     done = box.launch("sweep", "resume", "s")
     need(done.code == 0 and "has changed" not in done.err, repr(done))
+
+
+@trial("2", "a script that --json-file names by mistake is not written over, nor a page that receipts export names")
+def _(box):
+    script = "import sys\nprint('step 1')\n"
+    box.write("work/t.py", script)
+    for args in ["--json-file", "t.py", "--"], ["plan", "--json-file", "t.py", "--"], ["sweep", "--json-file", "t.py", "--grid", "--x=1", "--"]:
+        done = box.launch(*args, PYTHON, "t.py")
+        need(box.read("work/t.py") == script, f"{args}: {done}")
+        need(args[0] == "plan" or done.code == 125 and "is no JSON" in done.err, f"{args}: {done}")
+    done = box.launch("receipts", "export", "t.py")
+    need(done.code == 125 and box.read("work/t.py") == script, repr(done))
+    box.write("work/empty.json", "")
+    for _ in range(2):
+        done = box.launch("-q", "--json-file", "empty.json", "--", PYTHON, "t.py")
+        need(done.code == 0 and json.loads(box.read("work/empty.json"))["ending"] == "succeeded", repr(done))
+    done = box.run(["sh", "-c", f'"$0" -q --json-file /dev/stdout -- {PYTHON} t.py > log', box.binary])
+    need(done.code == 0 and "step 1" in box.read("work/log"), repr(done))
+
+
+@trial("3", "a sweep's file without an end takes no memory without an end")
+def _(box):
+    done = box.run(["sh", "-c", 'ulimit -v 4000000; exec "$0" sweep -f /dev/zero', box.binary])
+    need(done.code == 125 and "more than" in done.err, repr(done))
