@@ -466,7 +466,13 @@ func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *swee
 		err = private.WriteFile(filepath.Join(sweeps.Folder(spec.Name), "tree.diff"), diff, 0o600)
 	}
 	if err == nil && snapshot {
-		if _, err = tree.Copy(ctx, spec.Dir, copied); err == nil { // only now is there what its rows run
+		if _, err = tree.Copy(ctx, spec.Dir, copied); err == nil {
+			err = keepSettings(spec, copied)
+		}
+		if err == nil { // only now is there what its rows run
+			for _, path := range besides(spec.Command, code.Root, copied) {
+				reporter(s).Warn("%s stands in the command by its absolute path: rows read that file, and not the copy", path)
+			}
 			err = j.Write(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Taken,
 				Identity: s.ofSweep(spec, spec.Command), PID: os.Getpid()})
 		}

@@ -88,3 +88,40 @@ def _(box):
 def _(box):
     done = box.run(["sh", "-c", 'ulimit -v 4000000; exec "$0" sweep -f /dev/zero', box.binary])
     need(done.code == 125 and "more than" in done.err, repr(done))
+
+
+def project(box):
+    """A repository that tracks the trainer, and neither its declaration nor its settings."""
+    box.trainer()
+    box.write("work/.gitignore", ".launch*\n")
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y"]
+    for args in ["init", "-q"], ["add", "."], ["commit", "-qm", "x"]:
+        need(box.run([*git, *args]).code == 0, "no git")
+    return ["--snapshot", "--name", "s", "--grid", "--steps=3,4", "--", PYTHON, "train.py", "--batch-size", "32", "--accum", "1",
+            "--fits", "16", "--out", "runs/{name}"]
+
+
+@trial("A", "rows of a copy of the code keep to the project's settings and its declaration")
+def _(box):
+    sweep = project(box)
+    done = box.launch("sweep", *sweep)
+    need(done.code == 0 and {r["cost"] for r in rows(box)} == {"speed"}, f"{done} {rows(box)}")
+    sweep[2] = "none"
+    box.write("work/.launch.yaml", "allow: none\n")
+    done = box.launch("sweep", *sweep)
+    need(done.code == 1 and {r["cost"] for r in rows(box, "none")} == {"none"}, f"{done} {rows(box, 'none')}")
+
+
+@trial("1", "another's settings do not become the user's own by a copy of the code", second=True)
+def _(box):
+    sweep = project(box)
+    box.write("work/.launch.yaml", "allow: recipe\n", who="other")
+    done = box.launch("sweep", *sweep)
+    need(done.code == 125 and "belongs to user" in done.err, repr(done))
+
+
+@trial("A", "a copy of the code is told not to be what an absolute path names")
+def _(box):
+    sweep = project(box)
+    done = box.launch("sweep", *[box.path("work/train.py") if a == "train.py" else a for a in sweep])
+    need("rows read that file, and not the copy" in done.err, repr(done))
