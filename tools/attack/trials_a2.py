@@ -125,3 +125,19 @@ def _(box):
     sweep = project(box)
     done = box.launch("sweep", *[box.path("work/train.py") if a == "train.py" else a for a in sweep])
     need("rows read that file, and not the copy" in done.err, repr(done))
+
+
+@trial("6", "ulimit -d below what launch itself needs: the program runs in its place, also in a launch with --memory")
+def _(box):
+    for kib in 60_000, 100_000, 200_000:
+        done = box.run(["sh", "-c", f'ulimit -d {kib}; exec "$0" -- sh -c "echo out; exit 3"', box.binary])
+        need(done.code == 3 and done.out == "out\n" and "ulimit -d" in done.err, f"{kib}: {done}")
+    done = box.launch("-q", "--memory", "64MiB", "--", "sh", "-c", f"{box.binary} -q -- echo out")
+    need(done.code == 0 and done.out == "out\n", repr(done))
+
+
+@trial("6", "ulimit -d that launch can live with costs no recovery")
+def _(box):
+    box.trainer()
+    done = box.run(["sh", "-c", f'ulimit -d 270000; exec "$0" -- {PYTHON} train.py --batch-size 32 --accum 1 --fits 16 --oom-after 2', box.binary])
+    need(done.code == 0 and "attempt 2" in done.err, repr(done))
