@@ -147,6 +147,9 @@ func keepPlan(s settings, d ui.PlanDocument) error {
 	if s.JSONFile == "" || s.project["json-file"] { // a plan writes only where this user asked for it
 		return nil
 	}
+	if err := checkJSONFile(s); err != nil {
+		return err
+	}
 	d.Command, d.Asked = record.MaskArgs(d.Command), record.MaskAsked(d.Asked)
 	b, err := json.MarshalIndent(d, "", "  ")
 	if err == nil {

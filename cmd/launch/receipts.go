@@ -130,6 +130,9 @@ cards, but no path, no command and no name of the machine.`,
 				_, err = os.Stdout.Write(ui.CleanJSON(text))
 				return err
 			}
+			if !holdsJSON(args[0]) {
+				return fmt.Errorf("%s exists, and launch has not written it: name another file, or remove it", args[0])
+			}
 			if err := private.Save(args[0], text); err != nil {
 				return fmt.Errorf("writing the receipts: %w", err)
 			}

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/launch-ml/launch/core/checklist"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/metric"
@@ -177,7 +181,27 @@ func checkJSONFile(s settings) error {
 	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
 		return fmt.Errorf("%s: no folder %s", s.Value("json-file", path), filepath.Dir(path))
 	}
+	if !holdsJSON(path) {
+		return fmt.Errorf("%s exists, and is no JSON: name another file, or remove it", s.Value("json-file", path))
+	}
 	return nil
+}
+
+// holdsJSON reports whether a file that launch is to replace may be one of its own: the user's script is not, which a
+// mistyped flag names. A file that is empty or not there, a pipe and a device may be written.
+func holdsJSON(path string) bool {
+	if strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/proc/") {
+		return true
+	}
+	f, err := file.Open(path)
+	if err != nil {
+		return true
+	}
+	defer f.Close()
+	head := make([]byte, 512)
+	n, _ := io.ReadFull(f, head)
+	head = bytes.TrimSpace(bytes.TrimPrefix(head[:n], []byte("\ufeff")))
+	return n == 0 || bytes.HasPrefix(head, []byte("{"))
 }
 
 // An ownExit is an error of launch's own with an exit code other than 125.

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -195,7 +197,7 @@ func planSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Tr
 // asked reads the flags, the file and the rows.
 func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, trials []sweep.Trial, err error) {
 	if f.file != "" {
-		text, err := os.ReadFile(f.file)
+		text, err := readSweepFile(f.file)
 		if err == nil {
 			a, err = sweep.ParseFile(text)
 		}
@@ -247,6 +249,23 @@ func (f *sweepFlags) asked(c *cobra.Command, args []string) (a sweep.Asked, tria
 		return a, nil, errors.New("the command of --ask has a secret: put it into the environment")
 	}
 	return a, trials, checkSecrets(trials)
+}
+
+// longestFile is how long a sweep's file may be, in bytes: a device has no end.
+const longestFile = 64 << 20
+
+// readSweepFile reads a sweep's file, which may be a pipe.
+func readSweepFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, longestFile+1))
+	if err == nil && len(text) > longestFile {
+		err = fmt.Errorf("it has more than %d bytes", longestFile)
+	}
+	return text, err
 }
 
 // unnamed is the name of a sweep that was given none. Several may begin in the same second.
@@ -371,7 +390,8 @@ func checkSecrets(trials []sweep.Trial) error {
 // startSweep begins a sweep and drives it to its end.
 func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Trial, engine *sweep.Engine,
 	detach bool) error {
-	if err := checkTexts(a, trials); err != nil {
+	err := cmp.Or(checkTexts(a, trials), checkJSONFile(s))
+	if err != nil {
 		return err
 	}
 	spec, t, err := a.Spec(record.MaskArgs(a.Command))
@@ -452,7 +472,13 @@ func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *swee
 		err = private.WriteFile(filepath.Join(sweeps.Folder(spec.Name), "tree.diff"), diff, 0o600)
 	}
 	if err == nil && snapshot {
-		if _, err = tree.Copy(ctx, spec.Dir, copied); err == nil { // only now is there what its rows run
+		if _, err = tree.Copy(ctx, spec.Dir, copied); err == nil {
+			err = keepSettings(spec, copied)
+		}
+		if err == nil { // only now is there what its rows run
+			for _, path := range besides(spec.Command, code.Root, copied) {
+				reporter(s).Warn("%s stands in the command by its absolute path: rows read that file, and not the copy", path)
+			}
 			err = j.Write(sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Taken,
 				Identity: s.ofSweep(spec, spec.Command), PID: os.Getpid()})
 		}

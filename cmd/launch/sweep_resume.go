@@ -71,6 +71,9 @@ command are not recorded: type the whole command again after --.`,
 
 func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name string, command []string, jobs int,
 	flags []string) error {
+	if err := checkJSONFile(s); err != nil {
+		return err
+	}
 	j, h, err := sweeps.Open(name)
 	if errors.Is(err, store.ErrBusy) {
 		return &ownExit{err, run.TryLater}

@@ -62,9 +62,43 @@ type Metric struct {
 // Number is a pattern of a value as programs print it, for signs.
 const Number = `[-+]?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|(?i:nan|inf))`
 
-// Parse reads a value as a program prints it. Commas may group its digits.
+// Parse reads a value as a program prints it. Commas may group its digits, and one may follow it. A number that is too
+// large is infinite.
 func Parse(text string) (float64, error) {
-	return strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
+	text = strings.TrimRight(text, ",")
+	if isNaN(text) {
+		return math.NaN(), nil
+	}
+	if grouped(text) {
+		text = strings.ReplaceAll(text, ",", "")
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if math.IsInf(v, 0) {
+		err = nil
+	}
+	return v, err
+}
+
+// isNaN knows NaN as C prints it: the sign, and what follows in parentheses, are the machine's.
+func isNaN(text string) bool {
+	name, _, _ := strings.Cut(strings.TrimLeft(text, "+-"), "(")
+	return strings.EqualFold(name, "nan")
+}
+
+// grouped reports whether the commas of a number group its digits. One that stands for a point does not: such a number
+// is not known.
+func grouped(text string) bool {
+	parts := strings.Split(strings.TrimLeft(text, "+-"), ",")
+	for i, p := range parts {
+		digits := len(p) - len(strings.TrimLeft(p, "0123456789"))
+		switch last := i == len(parts)-1; {
+		case i == 0 && (digits == 0 || digits > 3 || p[0] == '0'):
+			return false
+		case last && digits != 3, !last && digits != len(p), i > 0 && !last && digits != 2 && digits != 3:
+			return false
+		}
+	}
+	return len(parts) > 1
 }
 
 // Add adds a reported value.

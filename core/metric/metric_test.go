@@ -65,3 +65,19 @@ func TestParseDirection(t *testing.T) {
 		t.Error("up is a direction")
 	}
 }
+
+func TestParse(t *testing.T) {
+	inf, nan := math.Inf(1), math.NaN()
+	for text, want := range map[string]float64{"0.5": 0.5, "0.5,": 0.5, "1,234.5": 1234.5, "-12,345,678": -12345678,
+		"1,23,456": 123456, "1e-4": 1e-4, "1e999": inf, "-1e999": -inf, "inf": inf, "nan": nan, "-nan": nan,
+		"-nan(ind)": nan, "NaN": nan} {
+		if got, err := Parse(text); err != nil || got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+			t.Errorf("%s: %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"0,5", "0,500", "1,5", "12,3456", "1,2,3", "nano", ""} {
+		if got, err := Parse(text); err == nil {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}

@@ -17,9 +17,16 @@ func ReadCommands(in io.Reader) ([]Trial, error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, 1<<20)
 	for n := 1; lines.Scan(); n++ {
-		line := strings.TrimSpace(lines.Text())
+		line := lines.Text()
+		if n == 1 {
+			line = strings.TrimPrefix(line, "\ufeff") // of an editor
+		}
+		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
+		}
+		if strings.Contains(line, "\x00") {
+			return nil, fmt.Errorf("line %d has a zero byte, which no argument can hold", n)
 		}
 		args, err := command.Words(line)
 		if err != nil {

@@ -112,8 +112,13 @@ func setOption(args []string, key, value string, known options.List) ([]string, 
 	found, ok := known.Lookup(key)
 	end := len(args)
 	is := func(arg string) bool { return names(arg, key) }
-	if i := slices.Index(args, "--"); i >= 0 && !slices.ContainsFunc(args[i:], is) {
-		end = i
+	if i := slices.Index(args, "--"); i >= 0 {
+		switch {
+		case !slices.ContainsFunc(args[i:], is):
+			end = i
+		case slices.ContainsFunc(args[:i], is): // of two programs, or no option behind it
+			return nil, fmt.Errorf("it stands before and behind -- in the command: put {%s} where the value goes", key)
+		}
 	}
 	var at []int
 	for i, a := range args[:end] {

@@ -247,6 +247,7 @@ func TestRender(t *testing.T) {
 		"a shell's pipe":          {"bash|-c|a & b", "--lr=2", "error"},
 		"no python":               {"./t --lr 1", "--lr=2", "./t --lr 2"},
 		"before --":               {"python t.py --x 1 -- a", "--lr=2", "python t.py --x 1 --lr 2 -- a"},
+		"before and behind --":    {"python t.py --lr 1 -- --lr 2", "--lr=3", "error"},
 		"behind -- as typed":      {"python t.py -- --lr 1", "--lr=2", "python t.py -- --lr 2"},
 		"several values":          {"python t.py --lr 1 2", "--lr=3", "error"},
 		"a word after the value":  {"python t.py --lr 1 x", "--lr=3", "python t.py --lr 3 x"},
@@ -260,6 +261,7 @@ func TestRender(t *testing.T) {
 		"the environment":          {"./t", "env:LR=1", "./t env LR=1"},
 		"trial and name":           {"./t --out runs/{name}/{trial}", "name2=n{trial}", "./t --out runs/s-3/3 set name2=n3"},
 		"a key in another's value": {"./t", "--out=lr{lr}|lr=1", "./t --out lr1"},
+		"by way of another":        {"./t", "--a=x{b}|b=y{c}|c=1,{trial}", "./t --a xy1,3"},
 		"a recipe's own name":      {"./t --n {name}", "name=x-{name}", "./t --n s-3 set name=x-s-3"},
 		"what is no placeholder":   {"./t {x} {}", "lr=1", "./t {x} {} set lr=1"},
 	} {
@@ -293,7 +295,29 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// A value that names itself, or grows without an end, is an error: the option would be lost, or the memory.
+func TestEndless(t *testing.T) {
+	grows := Assignment{}
+	for i := range 40 {
+		grows = append(grows, Setting{fmt.Sprint("k", i), fmt.Sprintf("{k%d}{k%d}", i+1, i+1)})
+	}
+	grows = append(grows, Setting{"k40", "x"})
+	for _, a := range []Assignment{{{"--x", "{--x}"}}, {{"--a", "{--b}"}, {"--b", "x{--a}"}},
+		{{"a", "{b}"}, {"b", "{c}"}, {"c", "{a}"}}, grows} {
+		inv, err := Template{Sweep: "s", Command: []string{"./t"}}.Render(Trial{Number: 1, Assignment: a})
+		if err == nil {
+			t.Errorf("%.3v: %.100v", a, inv)
+		}
+	}
+}
+
 func TestReadCommands(t *testing.T) {
+	if got, err := ReadCommands(strings.NewReader("\ufefftrue\r\n")); err != nil || got[0].Command[0] != "true" {
+		t.Errorf("a byte order mark: %v, %v", got, err)
+	}
+	if got, err := ReadCommands(strings.NewReader("echo a\x00b\n")); err == nil {
+		t.Errorf("a zero byte: %v", got)
+	}
 	text := "# rows\n\npython t.py --lr 1 'a b' \"c d\"\ntrue | cat\nX=1 ./t\necho $HOME\necho ~/x *.py\n./t > out\na; " +
 		"b\n./t {name}\n"
 	trials, err := ReadCommands(strings.NewReader(text))

@@ -58,28 +58,23 @@ func (t Template) Render(trial Trial) (Invocation, error) {
 	if len(args) == 0 {
 		return Invocation{}, fmt.Errorf("trial %d has no command", trial.Number)
 	}
-	small := strings.NewReplacer(t.own(trial)...)
-	asked := slices.Concat(trial.Assignment, t.Shared)
-	values := make(Assignment, len(asked))
-	pairs := t.own(trial)
-	for i, s := range asked {
-		values[i] = Setting{s.Key, small.Replace(s.Value)}
-		if !slices.Contains(reserved, s.Key) {
-			pairs = append(pairs, "{"+s.Key+"}", values[i].Value)
-		}
+	values := slices.Concat(trial.Assignment, t.Shared)
+	within := slices.Clone(values) // each value's own text: which other keys it names
+	if err := settle(values, t.own(trial)); err != nil {
+		return Invocation{}, fmt.Errorf("trial %d: %w", trial.Number, err)
 	}
-	all := strings.NewReplacer(pairs...)
+	all := replacer(values, t.own(trial))
 	placed := func(key string) bool {
 		holds := func(text string) bool { return strings.Contains(text, "{"+key+"}") }
 		return !slices.Contains(reserved, key) && (slices.ContainsFunc(args, holds) ||
-			slices.ContainsFunc(values, func(s Setting) bool { return holds(s.Value) }))
+			slices.ContainsFunc(within, func(s Setting) bool { return holds(s.Value) }))
 	}
 	inv := Invocation{Args: make([]string, len(args))}
 	for i, a := range args {
 		inv.Args[i] = all.Replace(a)
 	}
 	for i, s := range values {
-		value := all.Replace(s.Value)
+		value := s.Value
 		name, env := strings.CutPrefix(s.Key, "env:")
 		c := claim{key: s.Key, value: value}
 		switch {
@@ -103,6 +98,44 @@ func (t Template) Render(trial Trial) (Invocation, error) {
 		}
 	}
 	return inv, nil
+}
+
+// replacer puts values, and a trial's own texts, in the place of their placeholders.
+func replacer(values Assignment, own []string) *strings.Replacer {
+	pairs := slices.Clone(own)
+	for _, s := range values {
+		if !slices.Contains(reserved, s.Key) {
+			pairs = append(pairs, "{"+s.Key+"}", s.Value)
+		}
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// longest is how long a value may become, in bytes: no argument can be longer.
+const longest = 128 << 10
+
+// settle puts values into the values that name their keys. Where a value names itself, perhaps by way of others, there
+// is no end: that is an error, since the program would get none of them.
+func settle(values Assignment, own []string) error {
+	key := ""
+	for range len(values) + 2 {
+		all := replacer(values, own)
+		key = ""
+		for i, s := range values {
+			values[i].Value = all.Replace(s.Value)
+			itself := !slices.Contains(reserved, s.Key) && strings.Contains(s.Value, "{"+s.Key+"}")
+			if itself || values[i].Value != s.Value {
+				key = s.Key
+			}
+			if len(values[i].Value) > longest {
+				return fmt.Errorf("%s: with the values that it names, it has more than %d bytes", s.Key, longest)
+			}
+		}
+		if key == "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("the value of %s names itself, or others that name it", key)
 }
 
 // reserved are the placeholders that are always the trial's own. A key of the same name, such as the name of an

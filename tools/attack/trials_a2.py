@@ -64,3 +64,80 @@ def _(box):
     box.write("work/go", "")
     done = box.launch("sweep", "resume", "s")
     need(done.code == 0 and "has changed" not in done.err, repr(done))
+
+
+@trial("2", "a script that --json-file names by mistake is not written over, nor a page that receipts export names")
+def _(box):
+    script = "import sys\nprint('step 1')\n"
+    box.write("work/t.py", script)
+    for args in ["--json-file", "t.py", "--"], ["plan", "--json-file", "t.py", "--"], ["sweep", "--json-file", "t.py", "--grid", "--x=1", "--"]:
+        done = box.launch(*args, PYTHON, "t.py")
+        need(box.read("work/t.py") == script, f"{args}: {done}")
+        need(args[0] == "plan" or done.code == 125 and "is no JSON" in done.err, f"{args}: {done}")
+    done = box.launch("receipts", "export", "t.py")
+    need(done.code == 125 and box.read("work/t.py") == script, repr(done))
+    box.write("work/empty.json", "")
+    for _ in range(2):
+        done = box.launch("-q", "--json-file", "empty.json", "--", PYTHON, "t.py")
+        need(done.code == 0 and json.loads(box.read("work/empty.json"))["ending"] == "succeeded", repr(done))
+    done = box.run(["sh", "-c", f'"$0" -q --json-file /dev/stdout -- {PYTHON} t.py > log', box.binary])
+    need(done.code == 0 and "step 1" in box.read("work/log"), repr(done))
+
+
+@trial("3", "a sweep's file without an end takes no memory without an end")
+def _(box):
+    done = box.run(["sh", "-c", 'ulimit -v 4000000; exec "$0" sweep -f /dev/zero', box.binary])
+    need(done.code == 125 and "more than" in done.err, repr(done))
+
+
+def project(box):
+    """A repository that tracks the trainer, and neither its declaration nor its settings."""
+    box.trainer()
+    box.write("work/.gitignore", ".launch*\n")
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@y"]
+    for args in ["init", "-q"], ["add", "."], ["commit", "-qm", "x"]:
+        need(box.run([*git, *args]).code == 0, "no git")
+    return ["--snapshot", "--name", "s", "--grid", "--steps=3,4", "--", PYTHON, "train.py", "--batch-size", "32", "--accum", "1",
+            "--fits", "16", "--out", "runs/{name}"]
+
+
+@trial("A", "rows of a copy of the code keep to the project's settings and its declaration")
+def _(box):
+    sweep = project(box)
+    done = box.launch("sweep", *sweep)
+    need(done.code == 0 and {r["cost"] for r in rows(box)} == {"speed"}, f"{done} {rows(box)}")
+    sweep[2] = "none"
+    box.write("work/.launch.yaml", "allow: none\n")
+    done = box.launch("sweep", *sweep)
+    need(done.code == 1 and {r["cost"] for r in rows(box, "none")} == {"none"}, f"{done} {rows(box, 'none')}")
+
+
+@trial("1", "another's settings do not become the user's own by a copy of the code", second=True)
+def _(box):
+    sweep = project(box)
+    box.write("work/.launch.yaml", "allow: recipe\n", who="other")
+    done = box.launch("sweep", *sweep)
+    need(done.code == 125 and "belongs to user" in done.err, repr(done))
+
+
+@trial("A", "a copy of the code is told not to be what an absolute path names")
+def _(box):
+    sweep = project(box)
+    done = box.launch("sweep", *[box.path("work/train.py") if a == "train.py" else a for a in sweep])
+    need("rows read that file, and not the copy" in done.err, repr(done))
+
+
+@trial("6", "ulimit -d below what launch itself needs: the program runs in its place, also in a launch with --memory")
+def _(box):
+    for kib in 60_000, 100_000, 200_000:
+        done = box.run(["sh", "-c", f'ulimit -d {kib}; exec "$0" -- sh -c "echo out; exit 3"', box.binary])
+        need(done.code == 3 and done.out == "out\n" and "ulimit -d" in done.err, f"{kib}: {done}")
+    done = box.launch("-q", "--memory", "64MiB", "--", "sh", "-c", f"{box.binary} -q -- echo out")
+    need(done.code == 0 and done.out == "out\n", repr(done))
+
+
+@trial("6", "ulimit -d that launch can live with costs no recovery")
+def _(box):
+    box.trainer()
+    done = box.run(["sh", "-c", f'ulimit -d 270000; exec "$0" -- {PYTHON} train.py --batch-size 32 --accum 1 --fits 16 --oom-after 2', box.binary])
+    need(done.code == 0 and "attempt 2" in done.err, repr(done))

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/sweep"
@@ -120,6 +121,10 @@ func (s *settings) UnmarshalJSON(text []byte) error {
 			if err := json.Unmarshal(raw, &value); err != nil {
 				return err
 			}
+			meant := bytes.Count(raw, []byte("\ufffd")) + bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`))
+			if strings.Count(value, "\ufffd") > meant {
+				return fmt.Errorf("the value of %.100s has a half of a surrogate pair, which is no text", key)
+			}
 		}
 		*s = append(*s, sweep.Setting{Key: key, Value: value})
 	}
@@ -178,6 +183,12 @@ func parse(line []byte, first int) (a answer, trials []sweep.Trial, err error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	err = d.Decode(&a)
+	if rest := line[min(d.InputOffset(), int64(len(line))):]; err == nil && len(bytes.TrimSpace(rest)) > 0 {
+		err = errors.New("more than one document stands on the line")
+	}
+	if err == nil && !utf8.Valid(line) {
+		err = errors.New("it is not UTF-8")
+	}
 	all := a.Assignments
 	if a.Assignment != nil {
 		all = append([]settings{*a.Assignment}, all...)

@@ -288,3 +288,19 @@ func TestSettingsInOrder(t *testing.T) {
 		t.Errorf("%s, %v", got, err)
 	}
 }
+
+// What a searcher prints is run as it stands, or not at all: U+FFFD is put nowhere.
+func TestNoText(t *testing.T) {
+	for line, good := range map[string]bool{
+		`{"assignment":{"--lr":"é �"}}`:          true,
+		`{"assignment":{"--lr":"\ufffd"}}`:       true,
+		`{"assignment":{"--lr":"\ud83d\ude00"}}`: true,
+		`{"assignment":{"--lr":"\ud83d"}}`:       false,
+		"{\"assignment\":{\"--lr\":\"\xff\"}}":   false,
+		`{"done":true} {"done":true}`:            false,
+	} {
+		if _, trials, err := parse([]byte(line+"\n"), 1); (err == nil) != good {
+			t.Errorf("%s: %v, %v", line, trials, err)
+		}
+	}
+}
