@@ -70,8 +70,13 @@ func (d *drafting) names(o options.Option) (names []string) {
 			names = append(names, n)
 		}
 	}
-	if o.How == options.Tyro && len(names) == 1 && strings.Contains(names[0][2:], "-") {
-		names = append(names, "--"+strings.ReplaceAll(names[0][2:], "-", "_"))
+	if len(names) > 0 && len(names[0]) > 2 { // both take dashes and underscores
+		switch other := names[0][2:]; {
+		case o.How == options.Tyro && len(names) == 1 && strings.Contains(other, "-"):
+			names = append(names, "--"+strings.ReplaceAll(other, "-", "_"))
+		case o.How == options.Fire && strings.Contains(other, "_"):
+			names = append(names, "--"+strings.ReplaceAll(other, "_", "-"))
+		}
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	return names

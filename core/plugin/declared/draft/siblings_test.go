@@ -168,6 +168,12 @@ if __name__ == "__main__":
     main()
 `, "train.py", []string{`micro-batch: --batch-gpu  # sure: train.py:5`, `global-batch: --batch  # sure: train.py:4`,
 		`# resume: {--resume: '*/full-*.pt'}`, `!resume: `}},
+	"fire's dashes": {`import fire
+def fit(batch_size=5, grad_accum=6):
+    loader = DataLoader(data, batch_size=batch_size)
+fire.Fire(fit)
+`, "train.py --batch-size 8 --grad-accum=1", []string{`micro-batch: [--batch_size, --batch-size]  # sure`,
+		`accumulation: [--grad_accum, --grad-accum]  # `}},
 	"a state that it finds by itself": {`import argparse, torch, os, glob
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)
