@@ -18,7 +18,7 @@ import (
 func (r *Run) weigh(p *Plan, o *Outcome) {
 	r.contradict(p, o)
 	if p.Trial == "" {
-		o.Resumption = r.resumption(p, o)
+		o.Resumption, o.WentOn = r.resumption(p, o), p.wentOn(o)
 		o.doubt(p)
 	}
 }
