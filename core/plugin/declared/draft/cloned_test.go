@@ -47,6 +47,15 @@ if args.resume:
 for epoch in range(3):
     torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, "out/ckpt.pth")
 `}, []string{`!resume: `, `# the option is train.py:6. But train.py:11 loads the weights, and no code was found`}},
+	"normalisation in what Hydra makes": {map[string]string{"train.py": `
+import hydra
+@hydra.main(version_base=None, config_path="conf", config_name="main")
+def main(cfg):
+    hydra.utils.instantiate(cfg.net)
+main()
+`, "conf/main.yaml": "batch_size: 8\nnet:\n  _target_: nets.mlp.MLP\n",
+		"nets/mlp.py": "from torch import nn\nclass MLP(nn.Module):\n    def __init__(self):\n        self.n = nn.BatchNorm1d(4)\n",
+	}, []string{`batch-norm: true  # `, `!# No BatchNorm`}},
 	"a step before the figure": {map[string]string{"train.py": opening + `
 def validate(iteration):
     print("Validation loss {}: {:9f}  ".format(iteration, val_loss))
