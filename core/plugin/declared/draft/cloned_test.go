@@ -58,6 +58,7 @@ main()
 	}, []string{`batch-norm: true  # `, `!# No BatchNorm`}},
 	"what another script prints": {map[string]string{"train.py": opening + `
 from check import validate
+"""what is validated: see the function check in check.py"""
 for step in range(9):
     print("Loss", validate())
 `, "check.py": `

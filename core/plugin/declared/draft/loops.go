@@ -77,6 +77,8 @@ func (d *drafting) reaches(f *file, i int, def python.Definition, seen map[strin
 	return seen[def.Name] || i > 0 && f.Is(f.Statements[i-1].First, "@")
 }
 
+var oneName = lazy.MustCompile(`^[\w.:/-]+$`)
+
 // asMain matches the header of what a file runs only where it is the script.
 var asMain = lazy.MustCompile(`^if\s+__name__\s*==\s*['"]__main__['"]\s*:`)
 
@@ -85,7 +87,7 @@ var neverTrue = lazy.MustCompile(`^(if|elif|while)\s+(False|0|None)\s*:`)
 func never(header string) bool { return neverTrue.MatchString(header) }
 
 // words are the names in a statement, but those of what it defines and of a module of which it imports, and those in its
-// formatted strings too.
+// formatted strings and in strings that are one name too.
 func (f *file) words(s python.Statement) (names []string) {
 	first := s.First
 	if f.Is(first, "from") { // the module's own name is no name of what is in it
@@ -98,8 +100,12 @@ func (f *file) words(s python.Statement) (names []string) {
 				continue
 			}
 			names = append(names, f.Token(t))
-		case python.String:
-			names = append(names, identifiers.FindAllString(f.Token(t), -1)...)
+		case python.String: // what a sentence or a link tells calls nothing
+			text := f.Token(t)
+			value, _ := python.Literal(text)
+			if strings.ContainsAny(text[:max(0, strings.IndexAny(text, `"'`))], "fF") || oneName.MatchString(value) {
+				names = append(names, identifiers.FindAllString(text, -1)...)
+			}
 		}
 	}
 	return names
