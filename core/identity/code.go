@@ -53,6 +53,7 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 	}
 	c.roots = py.Roots(first)
 	c.installed = func(dir string) bool { return len(py.Roots(dir)) == 0 || !slices.Contains(py.Roots(dir), dir) }
+	c.above, c.hydra = above(first, s.Command.Dir), s.targets
 	for _, path := range files {
 		c.add(path)
 	}
@@ -86,6 +87,28 @@ func (id *Identity) readCode(s Subject, prog command.Prog, py python.Environment
 	}
 	c.cache.save()
 	return names
+}
+
+// above are the folders above a script's up to that in which its command runs: programs put the root of their project
+// among the folders of their imports.
+func above(first, dir string) (dirs []string) {
+	dir = filepath.Clean(dir)
+	for at := filepath.Dir(filepath.Clean(first)); at == dir || strings.HasPrefix(at, dir+"/"); at = filepath.Dir(at) {
+		dirs = append(dirs, at)
+	}
+	return dirs
+}
+
+// targets are the texts of the files that Hydra composes for a file of source, as they may name modules.
+func (s Subject) targets(f part) (texts []string) {
+	if o := f.facts.Opens; o.Hydra != nil && !f.sought {
+		for _, path := range s.composed(filepath.Join(filepath.Dir(f.path), o.Hydra[0]), o.Hydra[1]) {
+			if text, err := file.Read(path, mostText); err == nil {
+				texts = append(texts, string(text))
+			}
+		}
+	}
+	return texts
 }
 
 // scripts are the endings of files that are programs.
@@ -122,6 +145,8 @@ func (id *Identity) texts(s Subject) (texts []string) {
 // A closure collects the files that lead to one another by imports.
 type closure struct {
 	roots []string
+	above []string // further ones, for modules that none of the roots has
+	hydra func(part) []string
 	tree  *tree
 	dir   string // in which the command runs
 	cache *cache
@@ -186,6 +211,7 @@ func (c *closure) follow(texts []string) {
 		for _, name := range f.facts.Opens.Scripts {
 			c.add(found(name, c.dir, dir))
 		}
+		c.mentioned(c.hydra(f))
 		if !f.facts.Dynamic {
 			continue
 		}
@@ -225,7 +251,7 @@ func (c *closure) imported(importer string, im python.Import) {
 		c.module(dir, name, im.Names)
 		return
 	}
-	for _, root := range c.roots {
+	for _, root := range slices.Concat(c.roots, c.above) {
 		if c.module(root, name, im.Names) {
 			return
 		}
@@ -295,7 +321,7 @@ func (c *closure) mentioned(texts []string) {
 			}
 			seen[name] = true
 			module, last := name[:strings.LastIndexByte(name, '.')], name[strings.LastIndexByte(name, '.')+1:]
-			for _, root := range c.roots {
+			for _, root := range slices.Concat(c.roots, c.above) {
 				c.module(root, module, []python.Imported{{Name: last}})
 			}
 		}

@@ -197,6 +197,24 @@ func TestOpened(t *testing.T) {
 	}
 }
 
+// What Hydra makes by its name in a file of settings is code, and so is what a script in a folder of its own imports from
+// the folder in which it is started.
+func TestTargets(t *testing.T) {
+	p := newProject(t, map[string]string{"prog/train.py": "import roots, torch, hydra\nroots.setup()\n" +
+		"from prog.tools import x\n@hydra.main(config_path='../conf', config_name='main')\ndef main(c): pass\n",
+		"prog/tools/__init__.py": "", "prog/tools/x.py": "", "prog/nets/mlp.py": "import prog.nets.part\n",
+		"prog/nets/part.py": "", "prog/nets/other.py": "", "conf/main.yaml": "defaults:\n  - net: small\n",
+		"conf/net/small.yaml": "_target_: prog.nets.mlp.MLP\nlr: 1\n",
+		"conf/net/large.yaml": "_target_: prog.nets.other.Other\n"}, "python3", "prog/train.py")
+	p.take()
+	wants(t, "code", p.code(), "prog/nets/mlp.py", "prog/nets/part.py", "prog/tools/__init__.py", "prog/tools/x.py",
+		"prog/train.py")
+	p.s.Command.Args = append(p.s.Command.Args, "net=large")
+	p.take()
+	wants(t, "code of another choice", p.code(), "prog/nets/other.py", "prog/tools/__init__.py", "prog/tools/x.py",
+		"prog/train.py")
+}
+
 // A package of the user's own has one version for many builds; a file of arguments and a folder called env count, too.
 func TestBuilds(t *testing.T) {
 	p := newProject(t, map[string]string{"train.py": "import importlib\nimportlib.import_module(x)\n",

@@ -276,7 +276,7 @@ func ends(out *run.Outcome, add func(Fact)) {
 	if out.Doubtful != "" {
 		add(Fact{Name: run.Doubtful, Value: out.Doubtful})
 	}
-	for _, why := range []string{out.Cause, out.Doubt, out.Untaken, out.Left, out.Short,
+	for _, why := range []string{out.Cause, out.Doubt, out.Untaken, out.Left, out.Short, out.WentOn,
 		strings.Join(out.Changed, "; ")} {
 		if why != "" {
 			add(Fact{Name: "ended by", Value: why})

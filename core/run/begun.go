@@ -63,8 +63,10 @@ func (r *Run) astray(p *Plan, o *Outcome) string {
 	switch {
 	case p.Resume != nil:
 		return p.Resume.Astray
-	case !r.Over || o.Resumption == nil:
+	case !r.Over:
 		return ""
+	case o.Resumption == nil:
+		return o.WentOn
 	}
 	return fmt.Sprintf("it did not start over: its first step is %d, so the program went on from a state of before, "+
 		"which it found by itself", o.Resumption.First)

@@ -88,7 +88,8 @@ func ratesDiffer(a *Attempt, p *Plan, o *Outcome, scales []float64) string {
 			}
 		}
 	}
-	if resumed && mainCourse(a.Outcome.Courses).ofEpoch() {
+	if resumed && slices.ContainsFunc([][]Course{a.Outcome.Courses, o.Courses, coursesAt(p.Resume), coursesAt(a.Plan.Resume)},
+		func(c []Course) bool { return mainCourse(c).ofEpoch() }) {
 		return ""
 	}
 	points := slices.Concat(now.Early, now.Later)
@@ -114,6 +115,14 @@ func ratesDiffer(a *Attempt, p *Plan, o *Outcome, scales []float64) string {
 		}
 	}
 	return ""
+}
+
+// coursesAt are the counters of the attempt that saved a state, as they were then.
+func coursesAt(s *State) []Course {
+	if s == nil {
+		return nil
+	}
+	return s.At
 }
 
 // alike are the values of an earlier attempt at what may be a step of this one.

@@ -283,6 +283,25 @@ func (r *Run) resumption(p *Plan, o *Outcome) *Resumption {
 	return &out
 }
 
+// wentOn is how the count of an attempt that was to start over shows that the program went on from a state that it found
+// by itself; "" if it does not. Reports of every n-th step, and a bar that is seldom drawn, show nothing.
+func (p *Plan) wentOn(o *Outcome) string {
+	c := mainCourse(o.Courses)
+	if p.Resume != nil || p.Trial != "" || p.Attempt < 2 || c == nil {
+		return ""
+	}
+	const found = "; the program went on from a state that it found by itself"
+	switch {
+	case c.First.Epoch != nil && c.Last.Epoch != nil && !c.isEpoch():
+		if c.First.Iteration <= 1 && *c.First.Epoch > 1 {
+			return fmt.Sprintf("it did not start over: its first epoch is %d%s", *c.First.Epoch, found)
+		}
+	case c.Gap == 1 && c.First.Iteration > 3:
+		return fmt.Sprintf("it did not start over: its first step is %d%s", c.First.Iteration, found)
+	}
+	return ""
+}
+
 // Scale is how many counts of a program in the plan make one of those when the state was saved from which it resumes.
 func (p *Plan) Scale(signs job.Signs) float64 {
 	if p.Resume == nil || !signs.CountsMicro || p.Resume.Accumulation < 1 || p.Batch.Accumulation < 1 {

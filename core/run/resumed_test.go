@@ -264,3 +264,38 @@ func TestDoubtful(t *testing.T) {
 		}
 	}
 }
+
+// A program that finds its state by itself does not start over, whatever launch has printed.
+func TestWentOn(t *testing.T) {
+	epoch := func(first, last int64) *Course {
+		return &Course{Total: 8, First: Place{Iteration: 0, Epoch: &first}, Last: Place{Iteration: 7, Epoch: &last}}
+	}
+	steps := func(first, gap int64) *Course {
+		return &Course{Total: 100, First: Place{Iteration: first}, Last: Place{Iteration: first + 9}, Gap: gap}
+	}
+	for name, tt := range map[string]struct {
+		plan   Plan
+		course *Course
+		want   string
+	}{
+		"from its first step":      {Plan{Attempt: 2}, steps(1, 1), ""},
+		"from a later one":         {Plan{Attempt: 2}, steps(40, 1), "it did not start over: its first step is 40; "},
+		"that was to resume":       {Plan{Attempt: 2, Resume: &State{}}, steps(40, 1), ""},
+		"as it was asked":          {Plan{Attempt: 1}, steps(40, 1), ""},
+		"a trial":                  {Plan{Attempt: 2, Trial: Rehearsal}, steps(40, 1), ""},
+		"a report every 40 steps":  {Plan{Attempt: 2}, steps(40, 40), ""},
+		"one report":               {Plan{Attempt: 2}, steps(40, 0), ""},
+		"the first epoch":          {Plan{Attempt: 2}, epoch(0, 3), ""},
+		"counted from one":         {Plan{Attempt: 2}, epoch(1, 3), ""},
+		"a later epoch":            {Plan{Attempt: 2}, epoch(3, 5), "it did not start over: its first epoch is 3; "},
+		"nothing that it reported": {Plan{Attempt: 2}, nil, ""},
+	} {
+		o := &Outcome{}
+		if tt.course != nil {
+			o.Courses = []Course{*tt.course}
+		}
+		if got := tt.plan.wentOn(o); !strings.HasPrefix(got, tt.want) || (got == "") != (tt.want == "") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

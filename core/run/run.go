@@ -132,6 +132,8 @@ type Outcome struct {
 	Courses []Course `json:"courses,omitempty"`
 	// Resumption is what became of its resume; nil if it began from the beginning.
 	Resumption *Resumption `json:"resumption,omitempty"`
+	// WentOn is how its count shows that it did not begin from the beginning, though it was to start over.
+	WentOn string `json:"went_on,omitempty"`
 	// Trained is how many steps were trained in all, where the program began to count again after a resume; else absent.
 	Trained int64 `json:"trained_steps,omitempty"`
 	// Doubtful is why its success is doubtful.

@@ -21,6 +21,9 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 		if o.Resumption = r.resumption(p, o); o.Resumption == nil {
 			o.Resumption = r.byItself(p, o)
 		}
+		if o.Resumption == nil {
+			o.WentOn = p.wentOn(o)
+		}
 		o.doubt(p, r.astray(p, o))
 	}
 }

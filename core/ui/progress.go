@@ -185,6 +185,9 @@ func (p Printer) asPlanned(last *run.Attempt) {
 	for _, changed := range last.Outcome.Changed {
 		p.line("%s another training than the run began: %s", p.yellow("note:"), changed)
 	}
+	if last.Outcome.WentOn != "" {
+		p.line("%s %s", p.yellow("note:"), last.Outcome.WentOn)
+	}
 	if short := last.Outcome.Short; short != "" && short != last.Outcome.Doubtful {
 		p.line("%s %s", p.yellow("note:"), short)
 	}

@@ -314,6 +314,9 @@ func (p Printer) outcome(out *run.Outcome) {
 	if text := out.Resumption.Text(); text != "" {
 		p.line("      resume: %s", text)
 	}
+	if out.WentOn != "" {
+		p.line("      %s", out.WentOn)
+	}
 	for _, changed := range out.Changed {
 		p.line("      another training: %s", changed)
 	}

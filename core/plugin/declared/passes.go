@@ -40,6 +40,16 @@ func (p *program) sources() (files []python.Source) {
 	roots := p.roots()
 	files = []python.Source{p.text()}
 	seen := map[string]bool{p.path: true}
+	var targets []string
+	if strings.Contains(p.text().Code, "hydra") {
+		targets = p.settings().Targets
+	}
+	for _, path := range targets {
+		if f := read(path); f.Exists() && !seen[path] && len(files) < mostFiles {
+			seen[path] = true
+			files = append(files, f)
+		}
+	}
 	for i := 0; i < len(files); i++ {
 		for _, im := range files[i].Imports() {
 			for _, root := range roots {

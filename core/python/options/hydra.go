@@ -94,6 +94,20 @@ func (r *reader) compose(dir, name, prefix string, depth int) {
 	}
 }
 
+// targets are the files of the project that have what the keys _target_ name, by their order.
+func (r *reader) targets(script string) (paths []string) {
+	for _, o := range r.out {
+		if _, key := cutLast(o.Dest); o.How != Hydra || key != "_target_" || !o.Known {
+			continue
+		}
+		module, _ := cutLast(o.Default)
+		if path := r.resolve(script, module); path != "" && !slices.Contains(paths, path) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
 // keys adds the scalar keys of a mapping. One that is there already is replaced: what comes later counts.
 func (r *reader) keys(path string, v config.Value, prefix string, depth int) {
 	if depth > maxDepth {

@@ -64,6 +64,8 @@ type List struct {
 	Unread []string
 	// Files are the files that were read, the script first.
 	Files []python.Source
+	// Targets are the files of the modules whose classes Hydra makes by a key _target_: no import names them.
+	Targets []string
 	// Cut says that there was more than is read at most.
 	Cut bool
 }
@@ -129,7 +131,7 @@ func Read(script string, roots ...string) List {
 	r.hydra(m)
 	r.settingsFiles()
 	r.constants(m)
-	l := List{Options: r.out, Unread: r.unread, Cut: r.cut}
+	l := List{Options: r.out, Unread: r.unread, Cut: r.cut, Targets: r.targets(script)}
 	for _, m := range r.order {
 		l.Files = append(l.Files, m.Source)
 	}

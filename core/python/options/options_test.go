@@ -26,6 +26,24 @@ func write(t testing.TB, files map[string]string) string {
 	return dir
 }
 
+// The files of what Hydra makes are found by their names in the configuration.
+func TestTargets(t *testing.T) {
+	dir := write(t, map[string]string{
+		"train.py":          "import hydra\n@hydra.main(config_path='conf', config_name='config')\ndef main(cfg): pass\n",
+		"conf/config.yaml":  "defaults:\n  - net: mlp\nopt:\n  _target_: torch.optim.Adam\n",
+		"conf/net/mlp.yaml": "_target_: nets.mlp.MLP\npart:\n  _target_: nets.part.Part\n",
+		"nets/mlp.py":       "class MLP: pass\n", "nets/part.py": "class Part: pass\n",
+	})
+	var got []string
+	for _, path := range Read(filepath.Join(dir, "train.py")).Targets {
+		name, _ := filepath.Rel(dir, path)
+		got = append(got, name)
+	}
+	if want := "nets/mlp.py nets/part.py"; strings.Join(got, " ") != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
+
 // An option of the wanted text is "name=default", with "?" for a default that is not known, and "-" for an option
 // that is not there.
 func TestForms(t *testing.T) {

@@ -47,6 +47,45 @@ if args.resume:
 for epoch in range(3):
     torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch}, "out/ckpt.pth")
 `}, []string{`!resume: `, `# the option is train.py:6. But train.py:11 loads the weights, and no code was found`}},
+	"normalisation in what Hydra makes": {map[string]string{"train.py": `
+import hydra
+@hydra.main(version_base=None, config_path="conf", config_name="main")
+def main(cfg):
+    hydra.utils.instantiate(cfg.net)
+main()
+`, "conf/main.yaml": "batch_size: 8\nnet:\n  _target_: nets.mlp.MLP\n",
+		"nets/mlp.py": "from torch import nn\nclass MLP(nn.Module):\n    def __init__(self):\n        self.n = nn.BatchNorm1d(4)\n",
+	}, []string{`batch-norm: true  # `, `!# No BatchNorm`}},
+	"what another script prints": {map[string]string{"train.py": opening + `
+from check import validate
+"""what is validated: see the function check in check.py"""
+for step in range(9):
+    print("Loss", validate())
+`, "check.py": `
+def validate():
+    return 1
+def all():
+    for one in range(9):
+        print("Accuracy", acc)
+def check():
+    all()
+if __name__ == "__main__":
+    check()
+`}, []string{`!metric: {name: accuracy`, `metric: {name: loss`}},
+	"a network of its own": {map[string]string{"train.py": opening + `
+p.add_argument("--model", default="plain_small")
+from timm.models import create_model
+import plain
+net = create_model(args.model)
+`, "plain.py": "@register_model\ndef plain_small(**kw): return Plain(norm=nn.LayerNorm)\n"},
+		[]string{`# No BatchNorm was found`, `!batch-norm: true`}},
+	"a network of the library": {map[string]string{"train.py": opening + `
+p.add_argument("--model", default="resnet18")
+from timm.models import create_model
+import plain
+net = create_model(args.model)
+`, "plain.py": "@register_model\ndef plain_small(**kw): return Plain(norm=nn.LayerNorm)\n"},
+		[]string{`batch-norm: true  # likely: train.py`}},
 	"a step before the figure": {map[string]string{"train.py": opening + `
 def validate(iteration):
     print("Validation loss {}: {:9f}  ".format(iteration, val_loss))

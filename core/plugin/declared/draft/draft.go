@@ -64,8 +64,17 @@ func Of(prog command.Prog, env []string) (*Draft, error) {
 	sources, cut := python.Reachable(rootOf(prog, path), source, maxFiles,
 		func(path string) python.Source { return python.ReadSource(path, maxFile) })
 	d.cut = cut || d.list.Cut
+	for _, target := range d.list.Targets {
+		more, cut := python.Reachable(rootOf(prog, path), python.ReadSource(target, maxFile), maxFiles,
+			func(path string) python.Source { return python.ReadSource(path, maxFile) })
+		sources, d.cut = append(sources, more...), d.cut || cut
+	}
+	seen := map[string]bool{}
 	for _, s := range sources {
-		d.files = append(d.files, &file{Syntax: s.Syntax()})
+		if !seen[s.Path] {
+			seen[s.Path] = true
+			d.files = append(d.files, &file{Syntax: s.Syntax()})
+		}
 	}
 	for _, part := range []func(){d.script, d.batch, d.validation, d.batchNorm, d.rungs, d.ignore, d.signs,
 		d.states, d.saving} {

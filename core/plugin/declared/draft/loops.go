@@ -48,7 +48,8 @@ func (r *reaching) enter(f *file, from, to int) {
 			continue
 		}
 		s := f.Statements[i]
-		if def, ok := f.Definition(s); ok && !r.reaches(f, i, def, r.seen) || never(f.Of(s.Range)) {
+		if def, ok := f.Definition(s); ok && !r.reaches(f, i, def, r.seen) || never(f.Of(s.Range)) ||
+			f != r.files[0] && asMain.MatchString(f.Of(s.Range)) {
 			_, end := f.Block(i)
 			i = max(i, end-1)
 			continue
@@ -76,21 +77,35 @@ func (d *drafting) reaches(f *file, i int, def python.Definition, seen map[strin
 	return seen[def.Name] || i > 0 && f.Is(f.Statements[i-1].First, "@")
 }
 
+var oneName = lazy.MustCompile(`^[\w.:/-]+$`)
+
+// asMain matches the header of what a file runs only where it is the script.
+var asMain = lazy.MustCompile(`^if\s+__name__\s*==\s*['"]__main__['"]\s*:`)
+
 var neverTrue = lazy.MustCompile(`^(if|elif|while)\s+(False|0|None)\s*:`)
 
 func never(header string) bool { return neverTrue.MatchString(header) }
 
-// words are the names in a statement, but that of what it defines, and those in its formatted strings too.
+// words are the names in a statement, but those of what it defines and of a module of which it imports, and those in its
+// formatted strings and in strings that are one name too.
 func (f *file) words(s python.Statement) (names []string) {
-	for t := s.First; t < s.End; t++ {
+	first := s.First
+	if f.Is(first, "from") { // the module's own name is no name of what is in it
+		first = max(first, f.Find(s.Range, "import"))
+	}
+	for t := first; t < s.End; t++ {
 		switch f.Tokens[t].Kind {
 		case python.Word:
 			if t > s.First && (f.Is(t-1, "def") || f.Is(t-1, "class")) {
 				continue
 			}
 			names = append(names, f.Token(t))
-		case python.String:
-			names = append(names, identifiers.FindAllString(f.Token(t), -1)...)
+		case python.String: // what a sentence or a link tells calls nothing
+			text := f.Token(t)
+			value, _ := python.Literal(text)
+			if strings.ContainsAny(text[:max(0, strings.IndexAny(text, `"'`))], "fF") || oneName.MatchString(value) {
+				names = append(names, identifiers.FindAllString(text, -1)...)
+			}
 		}
 	}
 	return names

@@ -70,8 +70,13 @@ func (d *drafting) names(o options.Option) (names []string) {
 			names = append(names, n)
 		}
 	}
-	if o.How == options.Tyro && len(names) == 1 && strings.Contains(names[0][2:], "-") {
-		names = append(names, "--"+strings.ReplaceAll(names[0][2:], "-", "_"))
+	if len(names) > 0 && len(names[0]) > 2 { // both take dashes and underscores
+		switch other := names[0][2:]; {
+		case o.How == options.Tyro && len(names) == 1 && strings.Contains(other, "-"):
+			names = append(names, "--"+strings.ReplaceAll(other, "-", "_"))
+		case o.How == options.Fire && strings.Contains(other, "_"):
+			names = append(names, "--"+strings.ReplaceAll(other, "_", "-"))
+		}
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	return names
@@ -339,7 +344,7 @@ func (d *drafting) batchNorm() {
 		`models\.resnet\w*|segmentation_models_pytorch)`)
 	for _, f := range d.files {
 		for n, line := range strings.Split(f.Code, "\n") {
-			if m := library.FindString(line); m != "" {
+			if m := library.FindString(line); m != "" && !d.ownNetwork() {
 				d.add(fmt.Sprintf("%s%s:%d, %s: most models there have batch normalisation", likely, d.relative(f.Path), n+1,
 					m), "batch-norm: true")
 				return
@@ -347,6 +352,14 @@ func (d *drafting) batchNorm() {
 		}
 	}
 	d.hint("batch-norm: true", "No BatchNorm was found in the files that were read. If the network has it, add this line")
+}
+
+// ownNetwork reports whether the chosen network is one that the project itself adds to those of a library.
+func (d *drafting) ownNetwork() bool {
+	chosen := d.best(wish{netName}, func(o options.Option) bool { return o.Known })
+	return chosen != nil && slices.ContainsFunc(d.definitions()[chosen.Default], func(at defined) bool {
+		return at.statement > 0 && strings.HasPrefix(at.f.Of(at.f.Statements[at.statement-1].Range), "@register")
+	})
 }
 
 var norm = lazy.MustCompile(`^(\w*BatchNorm\w*|SyncBN|InPlaceABN)$`)

@@ -168,6 +168,12 @@ if __name__ == "__main__":
     main()
 `, "train.py", []string{`micro-batch: --batch-gpu  # sure: train.py:5`, `global-batch: --batch  # sure: train.py:4`,
 		`# resume: {--resume: '*/full-*.pt'}`, `!resume: `}},
+	"fire's dashes": {`import fire
+def fit(batch_size=5, grad_accum=6):
+    loader = DataLoader(data, batch_size=batch_size)
+fire.Fire(fit)
+`, "train.py --batch-size 8 --grad-accum=1", []string{`micro-batch: [--batch_size, --batch-size]  # sure`,
+		`accumulation: [--grad_accum, --grad-accum]  # `}},
 	"a state that it finds by itself": {`import argparse, torch, os, glob
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)
@@ -185,6 +191,31 @@ find(args)
 for epoch in range(9):
     torch.save({"model": m, "optimizer": o}, os.path.join(args.out, "state-%d.pt" % epoch))
 `, "train.py", []string{`resume: {--resume: '{out}/state-[0-9]*.pt'}`, `clear: ['{out}/state-[0-9]*.pt']  # sure: train.py:9`}},
+	"weights that it finds by itself": {`import argparse, torch, os, pathlib
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+args = p.parse_args()
+def load():
+    all = list(pathlib.Path(args.out).glob("net_*.pt"))
+    if all:
+        net.load_state_dict(torch.load(all[-1]))
+load()
+for epoch in range(9):
+    torch.save(net.state_dict(), os.path.join(args.out, f"net_{epoch}.pt"))
+`, "train.py", []string{`clear: ['{out}/net_[0-9]*.pt']  # sure: train.py:7`, `!resume: {`}},
+	"images that it finds by itself": {`import argparse, torch, os, pathlib
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--out", default="out")
+args = p.parse_args()
+def data():
+    return list(pathlib.Path("data").glob("*.png"))
+data()
+net.load_state_dict(torch.load("begin.pt"))
+for epoch in range(9):
+    torch.save(net.state_dict(), os.path.join(args.out, f"net_{epoch}.pt"))
+`, "train.py", []string{`!clear: `}},
 	"a state that it is told": {`import argparse, torch, os, glob
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)

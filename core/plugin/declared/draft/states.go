@@ -84,8 +84,56 @@ func (d *drafting) states() {
 	default:
 		d.miss(example, "the option is "+d.from(r)+". Its states were not found: look for torch.save")
 	}
+	d.clearFound(saves)
 	d.clear()
 	d.addValues()
+}
+
+// clearFound drafts what an attempt that starts over is not to find, where the program looks for a state by itself and
+// no resume is drafted.
+func (d *drafting) clearFound(saves []save) {
+	at := d.finds()
+	if at == "" || slices.ContainsFunc(d.lines, func(e entry) bool { return e.found && strings.HasPrefix(e.text, "resume: {") }) {
+		return
+	}
+	d.cleared = true
+	glob := ""
+	if i := slices.IndexFunc(saves, func(s save) bool { return s.glob != "" && !strings.HasPrefix(s.glob, "*/") }); i >= 0 {
+		glob = saves[i].glob
+	}
+	if glob == "" {
+		d.hint("clear: ['checkpoints/*.pt']", at+" looks for a state by itself, so that an attempt that starts over goes on "+
+			"from it. Name these files: launch then moves them aside before")
+		return
+	}
+	d.add(sure+at+" looks for the newest state by itself; an attempt that starts over is to find none", "clear: [%s]",
+		quoted(glob))
+}
+
+// finds is where the program looks for the state that it loads in the same function, or "".
+func (d *drafting) finds() string {
+	for _, f := range d.files {
+		for i, s := range f.Statements {
+			header := f.function(i)
+			if header < 0 || !d.reached()[f][i] {
+				continue
+			}
+			for _, c := range f.Calls(s.Range) {
+				if !searching.MatchString(lastPart(c.Name)) {
+					continue
+				}
+				_, to := f.Block(header)
+				for _, next := range f.Statements[i:to] {
+					for _, l := range f.Calls(next.Range) {
+						if l.Name == "torch.load" {
+							return d.place(f, c.First)
+						}
+					}
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // withoutOption drafts the resume of a program that has no option for a state, as far as it was read.
