@@ -130,7 +130,9 @@ func (r *reading) splitRung(s ladder.Split) (rg ladder.Rung, err error) {
 	case r.BatchNorm:
 		rg.Cost = ladder.Numerics
 	}
-	for _, e := range r.effects() { // the dearest first
+	effects := r.effects()
+	rg.NewState = r.counted != ""
+	for _, e := range effects { // the dearest first
 		if e.cost > rg.Cost {
 			rg.Cost, rg.Why = e.cost, e.why
 		}

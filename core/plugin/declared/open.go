@@ -31,6 +31,7 @@ type reading struct {
 
 	warnings []string
 	changed  []effect // nil before they were read
+	counted  string   // why a state saved at another micro-batch is none to go on from, read with them
 	division
 }
 

@@ -91,7 +91,9 @@ func (r *reading) effects() []effect {
 	if slices.Contains(micro, "per_device_train_batch_size") {
 		micro = append(micro, "train_batch_size")
 	}
-	r.changed = append(r.changed, effects(sources, micro, r.namesOf(r.Accumulation))...)
+	s := readSplit(sources, micro, r.namesOf(r.Accumulation))
+	r.counted = s.saved
+	r.changed = append(r.changed, s.found...)
 	return r.changed
 }
 
@@ -176,6 +178,11 @@ var unitWords = []string{"batch_type", "batch-type", "size_type", "size-type", "
 // effects reads what another micro-batch changes, the dearest first. micro and accumulation are the names of the
 // settings in the source. It decides by the text alone: what is in a function that nothing calls does not count.
 func effects(files []python.Source, micro, accumulation []string) []effect {
+	return readSplit(files, micro, accumulation).found
+}
+
+// readSplit reads what another micro-batch changes: of the training as a whole, and of one that goes on.
+func readSplit(files []python.Source, micro, accumulation []string) *splitReader {
 	s := &splitReader{accumulation: accumulation}
 	s.sources = files
 	for _, f := range files { // few files have any of this, and only these are parsed
@@ -199,12 +206,13 @@ func effects(files []python.Source, micro, accumulation []string) []effect {
 			s.lengths(x, micro, blocks)
 			s.counts(x)
 			s.ofBlocks(x, blocks)
+			s.states(x, blocks)
 			s.undivided(x)
 			s.partial(x)
 		}
 	}
 	slices.SortStableFunc(s.found, func(a, b effect) int { return cmp.Compare(b.cost, a.cost) })
-	return s.found
+	return s
 }
 
 // mayRate reports whether a text may name a learning rate. It is far cheaper than matching.
@@ -218,6 +226,7 @@ type splitReader struct {
 	files        []*python.Syntax // of all sources, where a finding needs them
 	accumulation []string
 	found        []effect
+	saved        string // why a state that is saved at another micro-batch is none to go on from; ""
 }
 
 // add adds an effect, where the code in which the statement stands is used at all. Of each reason the first counts.
