@@ -1,8 +1,12 @@
 package declared
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/python"
 )
 
@@ -36,6 +40,26 @@ func TestStatesOfPasses(t *testing.T) {
 		got := readSplit([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"})
 		if got.saved != tt.want {
 			t.Errorf("%s: %q, want %q", name, got.saved, tt.want)
+		}
+	}
+}
+
+// The imports of an installed program are read from where its package lies, wherever the command runs.
+func TestRootsOfPackages(t *testing.T) {
+	home := t.TempDir()
+	inner := filepath.Join(home, "pkg", "cli")
+	if err := os.MkdirAll(inner, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"pkg/__init__.py", "pkg/cli/__init__.py", "pkg/cli/__main__.py"} {
+		if err := os.WriteFile(filepath.Join(home, name), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for kind, want := range map[command.Kind]bool{command.Installed: true, command.Module: true, command.Script: false} {
+		p := &program{Prog: command.Prog{Kind: kind, Dir: t.TempDir()}, path: filepath.Join(inner, "__main__.py")}
+		if got := p.roots(); slices.Contains(got, home) != want {
+			t.Errorf("%v: %q, of %s", kind, got, home)
 		}
 	}
 }

@@ -3,10 +3,12 @@ package declared
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/python"
@@ -65,6 +67,18 @@ func (p *program) roots() (roots []string) {
 	for _, root := range []string{dir, filepath.Clean(p.Dir), filepath.Dir(dir), filepath.Join(p.Dir, "src")} {
 		inside := root == dir || root == filepath.Clean(p.Dir) || strings.HasPrefix(root, filepath.Clean(p.Dir)+"/")
 		if inside && !slices.Contains(roots, root) {
+			roots = append(roots, root)
+		}
+	}
+	if p.Kind == command.Installed || p.Kind == command.Module { // its package may lie anywhere
+		root := dir
+		for range 8 {
+			if _, err := os.Stat(filepath.Join(root, "__init__.py")); err != nil {
+				break
+			}
+			root = filepath.Dir(root)
+		}
+		if root != dir && !slices.Contains(roots, root) {
 			roots = append(roots, root)
 		}
 	}
@@ -291,13 +305,17 @@ func names(x *python.Syntax, r python.Range, of []string) bool {
 
 var accumulates = lazy.MustCompile(`(?i)accum|grad_acc|^update_freq$`)
 
+// accumulations are names of what returns the accumulation: accumulation_iters(devices).
+var accumulations = lazy.MustCompile(`(?i)(steps?|iters?|factor|count|num)$`)
+
 // accumulated reports whether a range names the accumulation.
 func (s *splitReader) accumulated(x *python.Syntax, r python.Range) bool {
 	if names(x, r, s.accumulation) {
 		return true
 	}
 	for i := r.First; i < r.End; i++ {
-		if x.Tokens[i].Kind == python.Word && accumulates.MatchString(x.Token(i)) && !x.Is(i+1, "(") {
+		if x.Tokens[i].Kind == python.Word && accumulates.MatchString(x.Token(i)) &&
+			(!x.Is(i+1, "(") || accumulations.MatchString(x.Token(i))) {
 			return true
 		}
 	}

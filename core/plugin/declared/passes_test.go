@@ -142,6 +142,9 @@ func TestEffects(t *testing.T) {
 			grouped + " (t.py:4)"},
 		"rounded": {"total = len(loader) // args.accum * epochs\n",
 			"numerics: the number of optimizer steps is rounded down, so that a partial group of an epoch is dropped (t.py:1)"},
+		"rounded by a call": {"total = len(loader) // t.accumulation_iters(2)\nsched = LinearLR(opt, 1, 0, total)\n" + loop +
+			"            sched.step()\n",
+			"numerics: the number of optimizer steps is rounded down, so that a partial group of an epoch is dropped (t.py:1)"},
 		"rounded up":      {"total = math.ceil(len(loader) / args.accum)\n", ""},
 		"no accumulation": {"for i, x in enumerate(loader):\n    if i % args.log_every == 0:\n        print(i)\n", ""},
 	} {
