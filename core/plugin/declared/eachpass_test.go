@@ -55,7 +55,7 @@ func TestEachPass(t *testing.T) {
 		"samples of all steps":    {"s = RandomSampler(d, num_samples=args.batch_size * args.accum * 10)\n", ""},
 	} {
 		got := ""
-		found, _ := effects([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"})
+		found := readSplit([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"}).found
 		if len(found) > 0 {
 			got = found[0].cost.String() + ": " + found[0].why
 		}

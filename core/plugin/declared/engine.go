@@ -1,6 +1,7 @@
 package declared
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -99,18 +100,120 @@ func (s *splitReader) ofBlocks(x *python.Syntax, blocks map[int]int) {
 	}
 }
 
-// counters are the names to which a loop adds in each of its passes.
+// counters are the names to which a loop adds in each of its passes: n += 1, self.n += 1, state["n"] += 1.
 func (s *splitReader) counters(x *python.Syntax, l int) (names []string) {
 	from, to := x.Block(l)
 	for i := from; i < to; i++ {
 		op := x.Find(x.Statements[i].Range, "+=")
-		if op <= x.Statements[i].First {
+		if op <= x.Statements[i].First || loop(x, i) != l || s.guarded(x, i, l) {
 			continue
 		}
 		name := x.Token(op - 1)
-		if !slices.Contains(names, name) && s.everyPass(x, l, name) {
+		if x.Is(op-1, "]") && x.Tokens[op-2].Kind == python.String {
+			name, _ = python.Literal(x.Token(op - 2))
+		}
+		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// groupedLoops are the loops whose passes are grouped into optimizer steps: by a block, or by a condition.
+func (s *splitReader) groupedLoops(x *python.Syntax, blocks map[int]int) map[int]bool {
+	loops := map[int]bool{}
+	for l := range blocks {
+		loops[l] = true
+	}
+	for i, st := range x.Statements {
+		if _, ok := stepsOf(x, optimizer, st); ok {
+			if l := loop(x, i); l >= 0 && s.guarded(x, i, l) {
+				loops[l] = true
+			}
+		}
+	}
+	return loops
+}
+
+var (
+	// keeper is what is saved and loaded as a whole.
+	keeper = lazy.MustCompile(`(?i)^(train_?)?(state|checkpoint|ckpt)s?$`)
+	// counterName tells a counter of passes from a sum of losses.
+	counterName = lazy.MustCompile(`(?i)step|iter|batch|pass|^n$|^i$|^it$|count`)
+)
+
+// states finds where a saved state counts forward passes. With other passes in a step it is of another place of the
+// training, and what goes on from it trains for more steps or for fewer.
+func (s *splitReader) states(x *python.Syntax, blocks map[int]int) {
+	for l := range s.groupedLoops(x, blocks) {
+		for _, counter := range s.counters(x, l) {
+			if !counterName.MatchString(counter) || s.saved != "" {
+				continue
+			}
+			for i, st := range x.Statements {
+				if s.restores(x, st, counter) && s.used(x, i) {
+					s.saved = fmt.Sprintf("its saved state counts forward passes (%s)", x.Place(x.LineOf(st.First)))
+					break
+				}
+			}
+		}
+	}
+	if len(s.groupedLoops(x, blocks)) > 0 && s.saved == "" {
+		s.skipping(x)
+	}
+}
+
+// restores reports whether a statement takes a counter out of a saved state, or counts in it, and does not scale it.
+func (s *splitReader) restores(x *python.Syntax, st python.Statement, counter string) bool {
+	if op := x.Find(st.Range, "+="); op > st.First+3 && x.Is(op-1, "]") && x.Tokens[op-2].Kind == python.String {
+		key, _ := python.Literal(x.Token(op - 2))
+		return key == counter && keeper.MatchString(x.Token(op-4))
+	}
+	for _, b := range givenBy(x, st) {
+		if b.name[strings.LastIndexByte(b.name, '.')+1:] != counter || s.accumulated(x, b.value) ||
+			s.accumulatedLater(x, counter) {
+			continue
+		}
+		for i := b.value.First; i < b.value.End; i++ {
+			if x.Tokens[i].Kind == python.String && (x.Is(i-1, "[") || x.Is(i-1, "(") && x.Is(i-2, "get")) {
+				if key, _ := python.Literal(x.Token(i)); counterName.MatchString(key) && !optionsOf(x, i) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// optionsOf reports whether a key is of the program's settings: cfg["step"] is no state.
+func optionsOf(x *python.Syntax, key int) bool {
+	at := key - 2
+	if x.Is(at, "get") {
+		at -= 2
+	}
+	return at < 0 || settingsName.MatchString(x.Token(at))
+}
+
+var settingsName = lazy.MustCompile(`(?i)^(args?|opts?|cfg|conf|config|hparams|hps|flags|params|options|settings)$`)
+
+// skipping finds where a resume passes over as many batches as it has read of a state's name, whatever their size.
+func (s *splitReader) skipping(x *python.Syntax) {
+	for i, st := range x.Statements {
+		for _, c := range x.Calls(st.Range) {
+			args := x.Args(c.Open)
+			if !strings.HasSuffix(c.Name, "skip_first_batches") || len(args) < 2 || s.accumulated(x, args[1].Range) {
+				continue
+			}
+			name := x.Of(args[1].Range)
+			scaled := slices.ContainsFunc(x.Statements, func(o python.Statement) bool {
+				return slices.ContainsFunc(givenBy(x, o), func(b binding) bool {
+					return b.name == name && s.accumulated(x, b.value)
+				})
+			})
+			if !scaled && !s.accumulatedLater(x, name) && s.used(x, i) {
+				s.saved = fmt.Sprintf("its saved state counts forward passes (%s)", x.Place(x.LineOf(c.First)))
+				return
+			}
+		}
+	}
 }

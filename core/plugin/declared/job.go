@@ -184,10 +184,12 @@ func (r *reading) states() error {
 		j.Resume.Aside = append(j.Resume.Aside, filled)
 	}
 	automatic := r.Resume != nil && r.Resume.automatic // else an attempt that starts over would go on from them
-	if how := r.Resume; how != nil && !how.none && r.Micro != nil && r.Accumulation != nil {
-		r.inPasses = inPasses(r.prog.sources(), r.microNames(), r.namesOf(r.Accumulation))
+	if r.batch.Micro > 0 && r.micro != nil && r.Resume != nil && !r.Resume.none {
+		if r.effects(); r.counted != "" {
+			r.warn("an attempt at another micro-batch starts over: %s", r.counted)
+		}
 	}
-	if automatic || r.inPasses || slices.ContainsFunc(r.Rungs, func(g rung) bool { return g.NewState }) {
+	if automatic || r.counted != "" || slices.ContainsFunc(r.Rungs, func(g rung) bool { return g.NewState }) {
 		j.Resume.Aside = append(j.Resume.Aside, j.Signs.States...) // or could not read them
 	}
 	switch how := r.Resume; {

@@ -120,8 +120,7 @@ func (r *reading) splitRungs() (larger, smaller []ladder.Rung, err error) {
 func (r *reading) splitRung(s ladder.Split) (rg ladder.Rung, err error) {
 	times := float64(r.batch.Micro) / float64(s.Micro)
 	rg = ladder.Rung{Name: fmt.Sprintf("micro-batch %d", s.Micro), Cost: ladder.Speed, Slowdown: 1 + 0.1*times,
-		NewState: r.inPasses,
-		Values:   map[string]int64{job.MicroBatch: s.Micro, job.Accumulation: s.Accumulation}}
+		Values: map[string]int64{job.MicroBatch: s.Micro, job.Accumulation: s.Accumulation}}
 	if times < 1 {
 		rg.Slowdown = ladder.SplitSlowdown(times)
 	}
@@ -131,7 +130,9 @@ func (r *reading) splitRung(s ladder.Split) (rg ladder.Rung, err error) {
 	case r.BatchNorm:
 		rg.Cost = ladder.Numerics
 	}
-	for _, e := range r.effects() { // the dearest first
+	effects := r.effects()
+	rg.NewState = r.counted != ""
+	for _, e := range effects { // the dearest first
 		if e.cost > rg.Cost {
 			rg.Cost, rg.Why = e.cost, e.why
 		}

@@ -31,7 +31,7 @@ type reading struct {
 
 	warnings []string
 	changed  []effect // nil before they were read
-	inPasses bool     // a saved state counts micro-batches
+	counted  string   // why a state saved at another micro-batch is none to go on from, read with them
 	division
 }
 

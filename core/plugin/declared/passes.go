@@ -3,10 +3,12 @@ package declared
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/python"
@@ -78,6 +80,18 @@ func (p *program) roots() (roots []string) {
 			roots = append(roots, root)
 		}
 	}
+	if p.Kind == command.Installed || p.Kind == command.Module { // its package may lie anywhere
+		root := dir
+		for range 8 {
+			if _, err := os.Stat(filepath.Join(root, "__init__.py")); err != nil {
+				break
+			}
+			root = filepath.Dir(root)
+		}
+		if root != dir && !slices.Contains(roots, root) {
+			roots = append(roots, root)
+		}
+	}
 	return roots
 }
 
@@ -97,8 +111,8 @@ func (r *reading) effects() []effect {
 	if why := r.otherUnit(sources); why != "" {
 		r.changed = append(r.changed, effect{ladder.Recipe, why})
 	}
-	found, groups := effects(sources, r.microNames(), r.namesOf(r.Accumulation))
-	r.changed, r.job.Signs.MayCountMicro = append(r.changed, found...), groups
+	s := readSplit(sources, r.microNames(), r.namesOf(r.Accumulation))
+	r.changed, r.counted, r.job.Signs.MayCountMicro = append(r.changed, s.found...), s.saved, s.groups
 	return r.changed
 }
 
@@ -189,10 +203,9 @@ var unitWords = []string{"batch_type", "batch-type", "size_type", "size-type", "
 	"size-unit",
 	"batch_by", "batch-by", "batch_mode", "batch-mode", "sampler_type", "sampler-type"}
 
-// effects reads what another micro-batch changes, the dearest first. micro and accumulation are the names of the
-// settings in the source. It decides by the text alone: what is in a function that nothing calls does not count. groups
-// reports whether the passes of a loop are grouped into optimizer steps by the accumulation.
-func effects(files []python.Source, micro, accumulation []string) (found []effect, groups bool) {
+// readSplit reads what another micro-batch changes, the dearest first: of the training, and of one that goes on. micro and accumulation are the names of the
+// settings in the source. It decides by the text alone: what is in a function that nothing calls does not count.
+func readSplit(files []python.Source, micro, accumulation []string) *splitReader {
 	s := &splitReader{accumulation: accumulation}
 	s.sources = files
 	for _, f := range files { // few files have any of this, and only these are parsed
@@ -216,11 +229,12 @@ func effects(files []python.Source, micro, accumulation []string) (found []effec
 		}
 		if accumulates {
 			blocks := groupers(x)
-			groups = groups || s.groups(x)
+			s.groups = s.groups || s.anyGroups(x)
 			s.schedules(x, blocks)
 			s.lengths(x, micro, blocks)
 			s.counts(x)
 			s.ofBlocks(x, blocks)
+			s.states(x, blocks)
 			s.undivided(x)
 			s.sums(x)
 			s.eachPass(x)
@@ -228,11 +242,14 @@ func effects(files []python.Source, micro, accumulation []string) (found []effec
 		}
 	}
 	slices.SortStableFunc(s.found, func(a, b effect) int { return cmp.Compare(b.cost, a.cost) })
-	return s.found, groups
+	if s.saved == "" && inPasses(files, micro, accumulation) {
+		s.saved = "its saved state counts the micro-batches of an epoch"
+	}
+	return s
 }
 
-// groups reports whether a loop's passes are grouped into optimizer steps: by "% accum", or by accelerate.
-func (s *splitReader) groups(x *python.Syntax) bool {
+// anyGroups reports whether passes of a loop are grouped into optimizer steps: by "% accum", or by accelerate.
+func (s *splitReader) anyGroups(x *python.Syntax) bool {
 	for i, st := range x.Statements {
 		if _, _, ok := s.grouped(x, st.Range); (ok || strings.Contains(x.Of(st.Range), ".accumulate(")) &&
 			loop(x, i) >= 0 && s.used(x, i) {
@@ -255,6 +272,8 @@ type splitReader struct {
 	found        []effect
 	sumCalls     map[string]bool // functions and classes that return a sum over samples; nil: not looked for yet
 	sumKinds     map[string]bool // of these, the classes
+	groups       bool            // passes of a loop are grouped into optimizer steps
+	saved        string          // why a state that is saved at another micro-batch is none to go on from; ""
 }
 
 // add adds an effect, where the code in which the statement stands is used at all. Of each reason the first counts.
@@ -319,13 +338,17 @@ func names(x *python.Syntax, r python.Range, of []string) bool {
 
 var accumulates = lazy.MustCompile(`(?i)accum|grad_acc|^update_freq$`)
 
+// accumulations are names of what returns the accumulation: accumulation_iters(devices).
+var accumulations = lazy.MustCompile(`(?i)(steps?|iters?|factor|count|num)$`)
+
 // accumulated reports whether a range names the accumulation.
 func (s *splitReader) accumulated(x *python.Syntax, r python.Range) bool {
 	if names(x, r, s.accumulation) {
 		return true
 	}
 	for i := r.First; i < r.End; i++ {
-		if x.Tokens[i].Kind == python.Word && accumulates.MatchString(x.Token(i)) && !x.Is(i+1, "(") {
+		if x.Tokens[i].Kind == python.Word && accumulates.MatchString(x.Token(i)) &&
+			(!x.Is(i+1, "(") || accumulations.MatchString(x.Token(i))) {
 			return true
 		}
 	}

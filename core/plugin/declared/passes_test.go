@@ -22,7 +22,7 @@ func TestGroups(t *testing.T) {
 		"nothing calls it":  {"def old():\n    for i, x in enumerate(loader):\n    " + step, false},
 		"by another number": {"for i, x in enumerate(loader):\n    if i % args.log == 0:\n        print(i)\naccum = 1\n", false},
 	} {
-		_, got := effects([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"})
+		got := readSplit([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"}).groups
 		if got != tt.want {
 			t.Errorf("%s: %t", name, got)
 		}
@@ -174,10 +174,13 @@ func TestEffects(t *testing.T) {
 			grouped + " (t.py:4)"},
 		"rounded": {"total = len(loader) // args.accum * epochs\n",
 			"numerics: the number of optimizer steps is rounded down, so that a partial group of an epoch is dropped (t.py:1)"},
+		"rounded by a call": {"total = len(loader) // t.accumulation_iters(2)\nsched = LinearLR(opt, 1, 0, total)\n" + loop +
+			"            sched.step()\n",
+			"numerics: the number of optimizer steps is rounded down, so that a partial group of an epoch is dropped (t.py:1)"},
 		"rounded up":      {"total = math.ceil(len(loader) / args.accum)\n", ""},
 		"no accumulation": {"for i, x in enumerate(loader):\n    if i % args.log_every == 0:\n        print(i)\n", ""},
 	} {
-		got, _ := effects([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"})
+		got := readSplit([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"}).found
 		first := ""
 		if len(got) > 0 {
 			first = fmt.Sprintf("%v: %s", got[0].cost, got[0].why)
@@ -226,7 +229,7 @@ func TestLosses(t *testing.T) {
 		"generations":   {"trainer = GRPOTrainer(model=m)", true},
 		"a classifier":  {"loss = F.cross_entropy(model(x), y)", false},
 	} {
-		got, _ := effects([]python.Source{python.NewSource("t.py", tt.source+"\n")}, []string{"batch_size"}, []string{"accum"})
+		got := readSplit([]python.Source{python.NewSource("t.py", tt.source+"\n")}, []string{"batch_size"}, []string{"accum"}).found
 		if across := len(got) > 0 && strings.Contains(got[0].why, "with each other"); across != tt.across {
 			t.Errorf("%s: %v, want %v", name, got, tt.across)
 		}

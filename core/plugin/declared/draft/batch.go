@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/lazy"
@@ -18,7 +19,7 @@ var (
 	notTraining = lazy.MustCompile(`eval|valid|val_|_val|test|infer|sampl|gen_|generat|predict|text_encoder|vae|` +
 		`cache|log|encode|embed|queue|prefetch|rollout|buffer|replay|ppo_mini`)
 	microWish = wish{`per_device_train_batch_size`,
-		`train_micro_batch_size_per_gpu|micro_?batch(_?size)?(_per_(gpu|device|rank))?|micro_bs|mbs|micro_train_batch_size`,
+		`train_micro_batch_size_per_gpu|micro_?batch(_?size)?(_per_(gpu|device|rank))?|micro_bsz?|mbs|micro_train_batch_size`,
 		`batch(_?size)?_per_(gpu|device|rank|card)|batch_(gpu|device|rank)|(gpu|device|local)_batch_size|per_(gpu|` +
 			`device)_batch_size|samples_per_gpu|` +
 			`imgs_per_gpu|images_per_gpu`, `(ims|imgs|images)_per_batch`,
@@ -70,7 +71,7 @@ func smallest(o options.Option) bool {
 func (d *drafting) alike() (all []setting) {
 	for _, pattern := range microWish {
 		for _, s := range d.matching(wish{pattern}, training) {
-			if !slices.ContainsFunc(all, func(o setting) bool { return o.place == s.place }) {
+			if !slices.ContainsFunc(all, func(o setting) bool { return o.place == s.place }) && !d.idle(s) {
 				all = append(all, s)
 			}
 		}
@@ -96,6 +97,25 @@ func (d *drafting) alike() (all []setting) {
 		}
 	}
 	return all
+}
+
+// idle reports whether a setting is a constant that no code reads.
+func (d *drafting) idle(s setting) bool {
+	if s.How != options.Constants {
+		return false
+	}
+	name := lastPart(s.Names[0])
+	for _, f := range d.files {
+		for _, st := range f.Statements {
+			a, _ := f.Assigns(st)
+			for t := st.First; t < st.End; t++ {
+				if f.Is(t, name) && (t > st.First || lastPart(a.Name) != name) && !f.Is(t-1, "import") {
+					return false
+				}
+			}
+		}
+	}
+	return true
 }
 
 // findMicro finds the setting of the micro-batch, and why it is that one. doubt is why it is not known, though there
@@ -301,7 +321,7 @@ func (d *drafting) groups() string {
 }
 
 var accumulatesName = lazy.MustCompile(`(?i)\b\w*(grad\w*_?accum|` +
-	`accum\w*_?(grad|steps?\b|iters?\b|freq|every|factor)|micro_?batch|micro_?steps?\b)\w*`)
+	`accum\w*_?(grad|steps?\b|iters?\b|freq|every|factor|count\b)|micro_?batch|micro_?steps?\b)\w*`)
 
 // accumulates is a name of the project's code that may be of a gradient accumulation, with its place; "".
 func (d *drafting) accumulates() string {
@@ -316,7 +336,8 @@ func (d *drafting) accumulates() string {
 }
 
 // notAccumName matches accumulated gradients of something else than a step.
-var notAccumName = lazy.MustCompile(`(?i)^(xyz|pos|means2d|densif\w*)_|AccumulateGrad|accumulated_`)
+var notAccumName = lazy.MustCompile(`(?i)^(xyz|pos|means2d|densif\w*)_|AccumulateGrad|accumulated_|` +
+	`^adagrad_`)
 
 var (
 	typeName = lazy.MustCompile(`(?i)^(batch_?(size_?)?(type|unit|by|mode)|batching(_?(type|mode|strategy))?|` +
@@ -483,13 +504,24 @@ func (d *drafting) derived() (global *setting, number, where string) {
 				if g := d.whole(text, all); g != nil {
 					return g, "", d.place(f, s.First)
 				}
-				if n := strings.TrimSpace(text); number == "" && wholeNumber.MatchString(n) {
+				words := strings.Fields(text)
+				if len(words) == 0 || len(words) > 1 && !key.MatchString(text) {
+					continue
+				}
+				if n := words[len(words)-1]; number == "" && wholeNumber.MatchString(n) && d.fits(n) {
 					number, where = n, d.place(f, s.First)
 				}
 			}
 		}
 	}
 	return nil, number, where
+}
+
+// fits reports whether a whole batch holds the micro-batch: one that is smaller is not divided.
+func (d *drafting) fits(whole string) bool {
+	n, err := strconv.Atoi(whole)
+	micro, unknown := strconv.Atoi(d.micro.Default)
+	return err == nil && (unknown != nil || n >= micro && micro > 0 && n%micro == 0)
 }
 
 // preset is a setting's place with the value that a preset of the program gives it: an option that the command sets
@@ -598,8 +630,21 @@ func (d *drafting) argument(f *file, name string, at, depth int) string {
 
 var key = lazy.MustCompile(`\[['"](\w+)['"]\]`)
 
-// entry is what the project gives an entry of that name: dict(name=VALUE), x["name"] = VALUE.
+// entry is what the project gives an entry of that name: {"name": 16}, dict(name=VALUE), x["name"] = VALUE.
 func (d *drafting) entry(name string, depth int) string {
+	for _, f := range d.files {
+		for _, s := range f.Statements {
+			for t := s.First; t+2 < s.End; t++ { // {"name": 16}
+				if f.Tokens[t].Kind != python.String || !f.Is(t+1, ":") || !f.Is(t-1, "{") && !f.Is(t-1, ",") {
+					continue
+				}
+				text, _ := python.Literal(f.Token(t))
+				if value := f.Of(f.operand(t+1, 1)); text == name && wholeNumber.MatchString(value) {
+					return value
+				}
+			}
+		}
+	}
 	for _, f := range d.files {
 		for i, s := range f.Statements {
 			if a, ok := f.Assigns(s); ok && strings.HasSuffix(a.Name, "."+name) {

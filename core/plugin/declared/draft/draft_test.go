@@ -136,7 +136,7 @@ p.add_argument("--out", default="runs")
 if os.path.exists(args.out):
     raise SystemExit("it exists")
 `}, "python train.py", []string{"# clear: ['{out}']"}},
-	"constants": {map[string]string{"train.py": "BATCH_SIZE = 8\nEPOCHS = 2\nfor epoch in range(EPOCHS):\n    " +
+	"constants": {map[string]string{"train.py": "BATCH_SIZE = 8\nEPOCHS = 2\nrun(BATCH_SIZE)\nfor epoch in range(EPOCHS):\n    " +
 		"print('epoch', epoch, 'loss', loss)\n"},
 		"python train.py", []string{"micro-batch: {train.py: BATCH_SIZE}",
 			`progress: 'epoch (?P<iteration>\d+) loss'`, "metric: {name: loss, "}},

@@ -390,7 +390,7 @@ var rungWishes = []struct {
 	{"activation checkpointing", "speed", ", slowdown: 1.3",
 		lazy.MustCompile(`^(use_)?(gradient|grad|activation|act)_?(checkpoint(ing)?|ckpt)s?$|^(use_|` +
 			`enable_)?(grad_checkpoint\w*|checkpoint_activations|activation_checkpointing|remat|recompute|use_checkpoint|` +
-			`use_reentrant_checkpoint)$`),
+			`use_reentrant_checkpoint)$|^(use_)?checkpointing$`),
 		lazy.MustCompile(`kwargs|ratio|policy`), nil},
 	{"bf16", "numerics", "", lazy.MustCompile(`^(use_)?bf16$|^bfloat16$`), nil, nil},
 	{"mixed precision", "numerics", "", lazy.MustCompile(`^(use_)?(amp|mixed_precision|autocast)$|^(dtype|` +
@@ -423,8 +423,11 @@ func (d *drafting) rungs() {
 				taken[w.name] = true
 				continue
 			}
+			if plainCheckpointing.MatchString(name) && !recomputes.MatchString(o.Help) {
+				continue // it may be about saved states
+			}
 			to, place := d.turn(o, w.value)
-			if to == "" {
+			if to == "" || eightBits.MatchString(to) && !sameOptimizer(o.Default, to) {
 				continue
 			}
 			taken[w.name] = true
@@ -447,6 +450,20 @@ func (d *drafting) rungs() {
 	}
 	d.lines = append(d.lines, entry{text: "rungs:\n" + strings.Join(rungs, "\n"), found: true})
 	d.Found += len(notes)
+}
+
+var (
+	plainCheckpointing = lazy.MustCompile(`^(use_)?checkpointing$`)
+	recomputes         = lazy.MustCompile(`(?i)gradient|activation|recomput|memory`)
+	eightBits          = lazy.MustCompile(`(?i)_?(bnb_)?8bit$`)
+)
+
+// sameOptimizer reports whether an optimizer of 8 bits is the one that is set, but for its state: another one than SGD
+// or Adam is another training.
+func sameOptimizer(set, to string) bool {
+	family := strings.ToLower(eightBits.ReplaceAllString(to, ""))
+	set = strings.ToLower(set)
+	return strings.HasPrefix(set, family) && (family == "adamw" || !strings.HasPrefix(set, "adamw"))
 }
 
 // turn is the value that makes a rung of an option, and the option as a place; "" where it does not.

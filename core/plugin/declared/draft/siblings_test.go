@@ -18,6 +18,97 @@ for step in range(9):
     loss = crit(net(x), y.view(args.batch_size)) / args.accum
     print(f"step {step} loss {loss}")
 `, "train.py", []string{`micro-batch: --batch-size  # likely`, `!global-batch`}},
+	"a constant that nothing reads": {`LARGEST_BATCH_SIZE = 16
+
+def loaders(batch_size=16):
+    return DataLoader(data, batch_size=batch_size)
+
+for step in range(9):
+    print(f"step {step} loss {loss}")
+`, "train.py", []string{`!micro-batch`}},
+	"a constant that caps the batch": {`LARGEST_BATCH_SIZE = 16
+
+def train(config):
+    batch_size = int(config["batch_size"])
+    accum_steps = 1
+    if batch_size > LARGEST_BATCH_SIZE:
+        accum_steps = batch_size // LARGEST_BATCH_SIZE
+        batch_size = LARGEST_BATCH_SIZE
+    loader = DataLoader(data, batch_size=batch_size)
+
+train({"lr": 2, "batch_size": 32})
+`, "train.py", []string{`micro-batch: {train.py: LARGEST_BATCH_SIZE}`,
+		`global-batch: 32  # sure: train.py:7: the accumulation is derived`}},
+	"a constant above the batch": {`LARGEST_BATCH_SIZE = 16
+
+def train(config):
+    batch_size = int(config["batch_size"])
+    if batch_size > LARGEST_BATCH_SIZE:
+        accum_steps = batch_size // LARGEST_BATCH_SIZE
+        batch_size = LARGEST_BATCH_SIZE
+    loader = DataLoader(data, batch_size=batch_size)
+
+train({"batch_size": 8})
+`, "train.py", []string{`!global-batch`}},
+	"a state with opt": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--name", default="m")
+p.add_argument("--resume")
+args = p.parse_args()
+if args.resume:
+    ckpt = torch.load(args.resume)
+    net.load_state_dict(ckpt["net"])
+    opt.load_state_dict(ckpt["opt"])
+for step in range(9):
+    state = {"net": net.state_dict(), "opt": opt.state_dict(), "step": step}
+    torch.save(state, f"{args.name}_{step:05}.pt")
+`, "train.py", []string{`resume: {--resume: '{name}_[0-9]*.pt'}`}},
+	"a loop of inference": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+args = p.parse_args()
+
+@torch.inference_mode()
+def main():
+    for i in range(9):
+        print(f"Time for answer {i + 1}: {t}")
+main()
+`, "train.py", []string{`!progress`}},
+	"a loop with a part without gradients": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+args = p.parse_args()
+for step in range(9):
+    f().backward()
+    with torch.no_grad():
+        print(f"step {step} loss {loss}")
+`, "train.py", []string{`progress: 'step `}},
+	"8 bits of another optimizer": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--optim", choices=["sgd", "adamw", "adamw8bit"], default="sgd")
+args = p.parse_args()
+`, "train.py", []string{`!  - {name: 8-bit`}},
+	"8 bits of the same": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--optim", choices=["sgd", "adamw", "adamw8bit"], default="sgd")
+args = p.parse_args()
+`, "train.py --optim adamw", []string{`  - {name: 8-bit optimizer, at: --optim, to: adamw8bit`}},
+	"recomputes": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--micro_bsz", type=int, default=8)
+p.add_argument("--checkpointing", action="store_true", help="recompute activations")
+args = p.parse_args()
+loader = DataLoader(data, batch_size=args.micro_bsz)
+`, "train.py", []string{`micro-batch: --micro_bsz  # sure`, `  - {name: activation checkpointing, at: {at: --checkpointing`}},
+	"saves states": {`import argparse
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--checkpointing", action="store_true", help="write a state now and then")
+args = p.parse_args()
+`, "train.py", []string{`!  - {name: activation`}},
 	"slice alias": {`import argparse, torch
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)

@@ -55,7 +55,8 @@ func (d *drafting) progress(all []message) {
 	for n := range all {
 		m := &all[n]
 		s, at := d.steps(m)
-		if at < 0 || !d.inLoop(m.f, m.statement, 0) || m.f.oneTime(m.statement) {
+		if at < 0 || !d.inLoop(m.f, m.statement, 0) || m.f.oneTime(m.statement) ||
+			m.f.withoutGradient(m.f.outermost(m.statement)) {
 			continue
 		}
 		if m.f == d.files[0] {
@@ -240,6 +241,19 @@ func (f *file) withoutGradient(at int) bool {
 		}
 	}
 	return false
+}
+
+// outermost is the outermost loop around a statement in its function; the statement itself where there is none.
+func (f *file) outermost(at int) int {
+	for i := f.Statements[at].In; i >= 0; i = f.Statements[i].In {
+		if _, ok := f.Definition(f.Statements[i]); ok {
+			break
+		}
+		if f.Is(f.Statements[i].First, "for") || f.Is(f.Statements[i].First, "while") {
+			at = i
+		}
+	}
+	return at
 }
 
 var noGradient = lazy.MustCompile(`\b(no_grad|inference_mode)\b`)

@@ -450,7 +450,7 @@ func clean(glob string) string {
 var final = lazy.MustCompile(`(?i)best|final|(^|[^a-z])ema([^a-z]|$)`)
 
 var (
-	optimizing = lazy.MustCompile(`(?i)optim|opt_state`)
+	optimizing = lazy.MustCompile(`(?i)optim|opt_state|\bopt(_?[a-z])?\.state_dict\(`)
 	counting   = lazy.MustCompile(`(?i)epoch|step|iter`)
 	weighing   = lazy.MustCompile(`(?i)state_dict|model|weights|net`)
 	alone      = lazy.MustCompile(`\.state_dict\(\)$`)
