@@ -182,12 +182,12 @@ func effects(files []python.Source, micro, accumulation []string) []effect {
 		sizes := mayRate(f.Code) && slices.ContainsFunc(micro, f.Names)
 		groups := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
 			slices.ContainsFunc(accumulation, f.Names)
-		compares := slices.ContainsFunc(telling, func(w string) bool { return strings.Contains(f.Code, w) })
-		if !sizes && !groups && !compares {
+		losses := compares(f)
+		if !sizes && !groups && !losses {
 			continue
 		}
 		x := f.Syntax()
-		if compares {
+		if losses {
 			s.losses(x)
 		}
 		if sizes {
