@@ -9,9 +9,10 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
-// compares reports whether a file may have what losses finds, and must be parsed: to parse all that a project imports would take
-// longer than the rest of a start. It is asked of every file, so the first question is answered in one pass over the text: is there
-// what any finding needs? Few files are left for the second, which bounds what is found to names as their packages spell them.
+// compares reports whether a file may have what losses finds, and must be parsed: to parse all that a project imports
+// would take longer than the rest of a start. It is asked of every file, so the first question is answered in one
+// pass over the text: is there what any finding needs? Few files are left for the second, which bounds what is found
+// to names as their packages spell them.
 func compares(f python.Source) bool {
 	return mayCompare(f) && slices.ContainsFunc(telling, func(w string) bool { return strings.Contains(f.Code, w) })
 }
@@ -32,14 +33,15 @@ var needed = map[uint64][]string{
 		"batchhard", "batch_hard", "batchall", "batch_all", "batchsemi", "batch_semi", "miner", "barlow", "vicreg", "vic_reg",
 		"dclloss", "dcl_", "dclw", "splade", "contrastive_loss", "clip_contrastive",
 		"lipmodel", "siglip2model", "visiontextdualencodermodel", "clapmodel", "clipsegmodel", "alignmodel", "flavamodel",
-		"groupvitmodel", "potrainer", "poconfig", "ppov2", "rloo", "nashmd", "ktotrainer", "ktoconfig", "bcotrainer", "bcoconfig"},
+		"groupvitmodel", "potrainer", "poconfig", "ppov2", "rloo", "nashmd", "ktotrainer", "ktoconfig",
+		"bcotrainer", "bcoconfig"},
 	ofRows:  {"arange", "eye"},
 	aLoss:   {"entropy", "criterion", "loss", "logsigmoid"},
 	isApart: {"entropy", "softmax", "logsumexp", "margin", ".exp("},
 }
 
-// mayCompare reports whether a file has what any finding of losses needs. Function bodies are searched with their comments, so this
-// reads the text and not the code.
+// mayCompare reports whether a file has what any finding of losses needs. Function bodies are searched with their
+// comments, so this reads the text and not the code.
 func mayCompare(f python.Source) bool {
 	marks := tells().in(f.Text)
 	has := func(words ...string) bool {
