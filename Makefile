@@ -23,7 +23,7 @@ git = $(shell TZ=UTC git $1 2>/dev/null)
 
 # Where no C compiler is found, Go builds without cgo, and launch asks nvidia-smi in place of NVIDIA's library (docs/install.md).
 build:
-	$(GO) build -ldflags '$(stamp)' -o bin/launch ./cmd/launch
+	$(GO) build -ldflags '-s -w $(stamp)' -o bin/launch ./cmd/launch
 
 install:
 	$(GO) install -ldflags '$(stamp)' ./cmd/launch

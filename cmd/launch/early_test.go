@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A keeper is one before the rest of the program is prepared, which takes longer than all that a keeper does at its start.
-// What is prepared before it depends on what the keeper's package imports, and a single import can bring hundreds.
+// A keeper is one before the rest of the program is prepared, which takes longer than all that a keeper does at its
+// start. What is prepared before it depends on what the keeper's package imports, and one import can bring hundreds.
 func TestKeeperStartsEarly(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "__keeper", "0", "0") // no socket: it says so, and ends
 	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")

@@ -40,8 +40,8 @@ func (r *Regexp) texts() {
 	})
 }
 
-// may reports whether s has what every match contains, and may match. Most searches are of whole source files without a match, and
-// a literal is found two orders of magnitude faster than a pattern.
+// may reports whether s has what every match contains, and may match. Most searches are of whole source files without
+// a match, and a literal is found two orders of magnitude faster than a pattern.
 func (r *Regexp) may(s string) bool {
 	r.texts()
 	return strings.Contains(s, r.literal) &&

@@ -1,9 +1,9 @@
 // Package proc runs a program as if it had been started without launch, in a pseudo-terminal or on copied pipes, to its last byte.
 //
 // Between this process and the program stands a keeper: this same executable, started again. It is the leader of the
-// pseudo-terminal's session, as a shell would be, so that job control inside is the kernel's own; it collects what the
-// program orphans, and when this process dies, for whatever reason, it kills all of it. A process of this executable that is started
-// as a keeper never comes to main: package keep, which this one imports, sees to it.
+// pseudo-terminal's session, as a shell would be, so that job control inside is the kernel's own; it collects what
+// the program orphans, and when this process dies, for whatever reason, it kills all of it. A process of this
+// executable that is started as a keeper never comes to main: package keep, which this one imports, sees to it.
 //
 // The user and [Spec.Tap] both receive exactly the bytes that the program prints.
 //

@@ -194,8 +194,8 @@ func endOfLine(text string, i int) int {
 
 // quotes returns the quotation marks that begin the string at i: one or three.
 func quotes(text string, i int) string {
-	if three := strings.Repeat(text[i:i+1], 3); strings.HasPrefix(text[i:], three) {
-		return three
+	if i+2 < len(text) && text[i+1] == text[i] && text[i+2] == text[i] {
+		return text[i : i+3]
 	}
 	return text[i : i+1]
 }
@@ -224,6 +224,8 @@ func formatted(before string) bool {
 func inString(text string, i int, quotes string, formatted bool) int {
 	for i < len(text) {
 		switch c := text[i]; {
+		case c != '\\' && c != quotes[0] && c != '\n' && c != '{': // most of a string
+			i++
 		case c == '\\' && formatted && i+1 < len(text) && strings.IndexByte("{}", text[i+1]) >= 0:
 			i++
 		case c == '\\':

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// line is the JSON of an event: the same bytes as json.Marshal's. That would first get ready for all types that an event can hold,
-// for 1.5 ms before the program starts; here only the fields that are set cost anything.
+// line is the JSON of an event: the same bytes as json.Marshal's. That would first get ready for all types that an
+// event can hold, for 1.5 ms before the program starts; here only the fields that are set cost anything.
 func line(e Event) ([]byte, error) { return appendSet(nil, reflect.ValueOf(e)) }
 
 func appendSet(b []byte, v reflect.Value) ([]byte, error) {

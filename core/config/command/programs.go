@@ -158,8 +158,8 @@ func Lookup(name string, folders []string, path string) string {
 	return ""
 }
 
-// lately is the last program that was found: while launch starts, its parts ask for the same one half a dozen times, and all are to
-// speak of one.
+// lately is the last program that was found: while launch starts, its parts ask for the same one half a dozen times,
+// and all are to speak of one.
 var lately struct {
 	sync.Mutex
 	what, at string

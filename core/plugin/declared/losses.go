@@ -50,7 +50,7 @@ const across = "its loss compares the samples of a micro-batch with each other"
 // generations.
 func (s *splitReader) losses(x *python.Syntax) {
 	asks, pairs := x.Names("return_loss"), false
-	for _, w := range []string{".T", ".t()", "transpose(", ".mT"} {
+	for _, w := range turns {
 		pairs = pairs || strings.Contains(x.Code, w)
 	}
 	kinds := map[string]lossKind{}

@@ -213,12 +213,12 @@ func readSplit(files []python.Source, micro, accumulation []string) *splitReader
 		accumulates := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
 			slices.ContainsFunc(accumulation, f.Names)
 		draws := strings.Contains(f.Code, "num_samples") && slices.ContainsFunc(micro, f.Names)
-		compares := slices.ContainsFunc(telling, func(w string) bool { return strings.Contains(f.Code, w) })
-		if !sizes && !accumulates && !compares && !draws {
+		losses := compares(f)
+		if !sizes && !accumulates && !losses && !draws {
 			continue
 		}
 		x := f.Syntax()
-		if compares {
+		if losses {
 			s.losses(x)
 		}
 		if sizes {

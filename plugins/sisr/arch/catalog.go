@@ -66,7 +66,8 @@ func (p Project) String() string {
 	return string(p)
 }
 
-// entries are what fills the catalogs, a function for each file of architectures. They run when a catalog is first asked.
+// entries are what fills the catalogs, a function for each file of architectures. They run when a catalog is first
+// asked.
 var entries []func()
 
 // entry adds one. Architecture files call it as the package is prepared: var _ = entry(func() { register(…) }).

@@ -1,5 +1,6 @@
-// Package keep is the keeper's own side: the process that stands between launch and the program. It is a package of its own,
-// of few imports, so that a process that was started to be a keeper is one before the rest of its program is prepared.
+// Package keep is the keeper's own side: the process that stands between launch and the program. It is a package of
+// its own, of few imports, so that a process that was started to be a keeper is one before the rest of its program is
+// prepared.
 package keep
 
 import (
@@ -15,14 +16,14 @@ import (
 // Word stands first in a keeper's arguments; behind it stand those of Args.
 const Word = "__keeper"
 
-// Args are the arguments of a process that is to be a keeper: it is told what to do on the socket, and which signals launch
-// was started with ignored. The process may be this same program or another one that imports this package.
+// Args are the arguments of a process that is to be a keeper: it is told what to do on the socket, and which signals
+// launch was started with ignored.
 func Args(name string, sock int, ignored uint64) []string {
 	return []string{name, Word, strconv.Itoa(sock), strconv.FormatUint(ignored, 16)}
 }
 
-// A keeper needs nothing of what the rest of its program prepares before main (gRPC, protobuf), and a user waits for it. In
-// every other process this does nothing.
+// A keeper needs nothing of what the rest of its program prepares before main (gRPC, protobuf), and a user waits for
+// it. In every other process this does nothing.
 func init() {
 	if len(os.Args) != 4 || os.Args[1] != Word {
 		return
@@ -33,11 +34,11 @@ func init() {
 	}
 	ignored, wrong := strconv.ParseUint(os.Args[3], 16, 64)
 	if err != nil || wrong != nil {
-		_, _ = os.Stderr.WriteString(os.Args[0] + " " + Word + " is started by launch itself, and does nothing for anybody else\n")
+		_, _ = os.Stderr.WriteString(os.Args[0] + " " + Word +
+			" is started by launch itself, and does nothing for anybody else\n")
 		os.Exit(125)
 	}
-	name := append([]byte("launch-keeper"), 0)
-	prctl(prSetName, uintptr(unsafe.Pointer(&name[0]))) // of the main thread, which is the process's
+	setName("launch-keeper") // of the main thread, which is the process's
 	// An init is bound to the main thread, so that each of its waits would switch threads: another goroutine's do not.
 	go func() {
 		keep(sock, ignored)
@@ -97,7 +98,7 @@ func keep(sock int, ignored uint64) {
 		Armour()
 		signal.Notify(w.signals, catch...)
 	}()
-	prctl(prSetChildSubreaper, 1)
+	adoptOrphans()
 	go Receive(sock, w.orders)
 
 	m, ok := <-w.orders

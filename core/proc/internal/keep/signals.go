@@ -8,19 +8,22 @@ import (
 	"time"
 )
 
-// Passable are the signals that are passed on to the program: those that would end, stop or inform it, had they been sent to
-// it, except those that this process was started with ignored (nohup, `trap "" INT`): they stay ignored in all of us. The
-// runtime keeps real-time signals and the like from ending us, and to catch them all would take a millisecond.
+// Passable are the signals that are passed on to the program: those that would end, stop or inform it, had they been
+// sent to it, except those that this process was started with ignored (nohup, `trap "" INT`): they stay ignored in
+// all of us. The runtime keeps real-time signals and the like from ending us, and to catch them all would take a
+// millisecond.
 //
-// The runtime leaves SIGHUP and SIGINT ignored, and takes SIGQUIT, which shells without job control ignore with SIGINT in what they put in
-// the background. What else was ignored is passed on: the program may take it, and has it ignored if it does not (see Ignoring).
+// The runtime leaves SIGHUP and SIGINT ignored, and takes SIGQUIT, which shells without job control ignore with
+// SIGINT in what they put in the background. What else was ignored is passed on: the program may take it, and has it
+// ignored if it does not (see Ignoring).
 func Passable(ignored uint64) (out []os.Signal) {
-	ignored &^= 1<<(syscall.SIGUSR1-1) | 1<<(syscall.SIGUSR2-1) | 1<<(syscall.SIGALRM-1) | 1<<(syscall.SIGTERM-1) | 1<<(syscall.SIGWINCH-1)
+	ignored &^= 1<<(syscall.SIGUSR1-1) | 1<<(syscall.SIGUSR2-1) | 1<<(syscall.SIGALRM-1) |
+		1<<(syscall.SIGTERM-1) | 1<<(syscall.SIGWINCH-1)
 	if Ignores(ignored, syscall.SIGQUIT) {
 		signal.Ignore(syscall.SIGQUIT)
 	}
-	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM,
-		syscall.SIGTERM, syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGWINCH} {
+	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1,
+		syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGTERM, syscall.SIGCONT, syscall.SIGTSTP, syscall.SIGWINCH} {
 		if !Ignores(ignored, s) {
 			out = append(out, s)
 		}
@@ -28,19 +31,21 @@ func Passable(ignored uint64) (out []os.Signal) {
 	return out
 }
 
-// Armour has the signals that our own writes can raise (a pipe that nobody reads, RLIMIT_FSIZE) come as errors of these writes. By
-// default they end us, and with us the program, which may not print at all. They are caught, because what is ignored stays
-// ignored in the program.
+// Armour has the signals that our own writes can raise (a pipe that nobody reads, RLIMIT_FSIZE) come as errors of
+// these writes. By default they end us, and with us the program, which may not print at all. They are caught, because
+// what is ignored stays ignored in the program.
 var Armour = sync.OnceFunc(func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGXFSZ) })
 
 func Ignores(mask uint64, s syscall.Signal) bool { return mask>>(s-1)&1 != 0 }
 
-// covered are the signals that the runtime takes though they were ignored: the program is to find them ignored, as bare.
-var covered = []syscall.Signal{syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE, syscall.SIGALRM, syscall.SIGTERM, syscall.SIGTTIN, syscall.SIGTTOU,
+// covered are the signals that the runtime takes though they were ignored: the program is to find them ignored, as
+// bare.
+var covered = []syscall.Signal{syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE, syscall.SIGALRM,
+	syscall.SIGTERM, syscall.SIGTTIN, syscall.SIGTTOU,
 	syscall.SIGWINCH, syscall.SIGXCPU, syscall.SIGXFSZ}
 
-// Ignoring calls f, which starts a program or becomes it, while what of covered is in the mask is ignored, as what is started inherits it.
-// Those of again are sent to ch afterwards, as before; others stay ignored.
+// Ignoring calls f, which starts a program or becomes it, while what of covered is in the mask is ignored, as what is
+// started inherits it. Those of again are sent to ch afterwards, as before; others stay ignored.
 func Ignoring(mask uint64, ch chan<- os.Signal, again []os.Signal, f func()) {
 	was := map[os.Signal]bool{}
 	for _, s := range covered {

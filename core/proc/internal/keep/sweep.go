@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// sweep kills the program and all that descends from it, sessions of their own or not, until nobody is left: whoever loses
-// its parent becomes our child, so nobody gets away by forking faster. It passes on the program's own death.
+// sweep kills the program and all that descends from it, sessions of their own or not, until nobody is left: whoever
+// loses its parent becomes our child, so nobody gets away by forking faster. It passes on the program's own death.
 //
 // A cgroup of the program's own (cgroup.kill) was left: it would kill nobody else, and the program would find itself in
 // another cgroup than bare, without the files of the limits that it may go by, which Slurm then could not remove.
@@ -38,8 +38,8 @@ func (w *warden) sweep(deaths <-chan death) {
 	}
 }
 
-// Descendants lists all processes that descend from pid, from one reading of /proc, without the children that spare names and what
-// descends from them; spare may be nil.
+// Descendants lists all processes that descend from pid, from one reading of /proc, without the children that spare
+// names and what descends from them; spare may be nil.
 func Descendants(pid int, spare func(child int) bool) []int {
 	dir, err := os.Open("/proc")
 	if err != nil {

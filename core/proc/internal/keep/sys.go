@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// The calls that package syscall lacks. x/sys/unix has them, and with it a keeper would be prepared for a millisecond longer: its
-// init waits for that of all it imports, and of all that the linker puts in between.
+// The calls that package syscall lacks. x/sys/unix has them, and with it a keeper would be prepared for a millisecond
+// longer: its init waits for that of all it imports, and of all that the linker puts in between.
 
 const (
 	prSetName           = 15
@@ -16,8 +16,16 @@ const (
 	pollOut             = 4
 )
 
-func prctl(option int, arg uintptr) {
-	_, _, _ = syscall.RawSyscall6(syscall.SYS_PRCTL, uintptr(option), arg, 0, 0, 0, 0)
+// setName names this thread.
+func setName(name string) {
+	var text [16]byte
+	copy(text[:len(text)-1], name)
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_PRCTL, prSetName, uintptr(unsafe.Pointer(&text)), 0, 0, 0, 0)
+}
+
+// adoptOrphans makes this process the next parent of what its descendants leave behind.
+func adoptOrphans() {
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_PRCTL, prSetChildSubreaper, 1, 0, 0, 0, 0)
 }
 
 func ioctl(fd, request int, arg unsafe.Pointer) error {
@@ -29,12 +37,14 @@ func ioctl(fd, request int, arg unsafe.Pointer) error {
 
 // limitData sets the RLIMIT_DATA of another process.
 func limitData(pid int, limit syscall.Rlimit) {
-	_, _, _ = syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), syscall.RLIMIT_DATA, uintptr(unsafe.Pointer(&limit)), 0, 0, 0)
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_PRLIMIT64, uintptr(pid), syscall.RLIMIT_DATA,
+		uintptr(unsafe.Pointer(&limit)), 0, 0, 0)
 }
 
 // signalMask sets which signals this thread does not take, and returns which it did not.
 func signalMask(how int, mask uint64) (was uint64) {
-	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, uintptr(how), uintptr(unsafe.Pointer(&mask)), uintptr(unsafe.Pointer(&was)), 8, 0, 0)
+	_, _, _ = syscall.RawSyscall6(syscall.SYS_RT_SIGPROCMASK, uintptr(how), uintptr(unsafe.Pointer(&mask)),
+		uintptr(unsafe.Pointer(&was)), 8, 0, 0)
 	return was
 }
 
@@ -49,6 +59,7 @@ func writable(fd, ms int) bool {
 		t := syscall.NsecToTimespec(int64(ms) * 1e6)
 		limit = &t
 	}
-	n, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1, uintptr(unsafe.Pointer(limit)), 0, 0, 0)
+	n, _, errno := syscall.Syscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&poll)), 1,
+		uintptr(unsafe.Pointer(limit)), 0, 0, 0)
 	return errno == 0 && n > 0
 }

@@ -7,9 +7,9 @@ import (
 	"unsafe"
 )
 
-// A Kind is what launch and its keeper say to each other over a socket pair, in frames of a length, a kind and a body. Both ends are
-// the same executable, so there are no versions, and numbers are as this machine has them. The end of the stream is itself a
-// message: the other end has died.
+// A Kind is what launch and its keeper say to each other over a socket pair, in frames of a length, a kind and a
+// body. Both ends are the same executable, so there are no versions, and numbers are as this machine has them. The
+// end of the stream is itself a message: the other end has died.
 type Kind byte
 
 const (
@@ -34,8 +34,8 @@ type Message struct {
 	Files []int
 }
 
-// A Body is a sequence of numbers and strings, read in the order in which they were written. Strings are bytes: an argument
-// need not be UTF-8.
+// A Body is a sequence of numbers and strings, read in the order in which they were written. Strings are bytes: an
+// argument need not be UTF-8.
 type Body []byte
 
 func (b *Body) PutInt(v ...int64) {

@@ -1,0 +1,105 @@
+package declared
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/launch-ml/launch/core/python"
+)
+
+// compares reports whether a file may have what losses finds, and must be parsed: to parse all that a project imports
+// would take longer than the rest of a start. It is asked of every file, so the first question is answered in one
+// pass over the text: is there what any finding needs? Few files are left for the second, which bounds what is found
+// to names as their packages spell them.
+func compares(f python.Source) bool {
+	return mayCompare(f) && slices.ContainsFunc(telling, func(w string) bool { return strings.Contains(f.Code, w) })
+}
+
+// What a word stands for in what losses looks for.
+const (
+	aFinding uint64 = 1 << iota // a name that is one by itself
+	ofRows                      // a call that numbers the rows of a batch
+	aLoss                       // a loss by classes
+	isApart                     // that tells the rows of a product apart
+)
+
+// needed has a part of every name that losses finds, in lower case; those of two words have one for each spelling.
+var needed = map[uint64][]string{
+	aFinding: {"return_loss", "cdist", "all_gather", "gather_features", "gatherlayer",
+		"liploss", "lip_loss", "cocaloss", "coca_loss", "infonce", "info_nce", "ntxent", "nt_xent", "supcon", "sup_con",
+		"multiplenegatives", "multiple_negatives", "gistloss", "gist_", "gistembed", "megabatch", "mega_batch",
+		"batchhard", "batch_hard", "batchall", "batch_all", "batchsemi", "batch_semi", "miner", "barlow", "vicreg", "vic_reg",
+		"dclloss", "dcl_", "dclw", "splade", "contrastive_loss", "clip_contrastive",
+		"lipmodel", "siglip2model", "visiontextdualencodermodel", "clapmodel", "clipsegmodel", "alignmodel", "flavamodel",
+		"groupvitmodel", "potrainer", "poconfig", "ppov2", "rloo", "nashmd", "ktotrainer", "ktoconfig",
+		"bcotrainer", "bcoconfig"},
+	ofRows:  {"arange", "eye"},
+	aLoss:   {"entropy", "criterion", "loss", "logsigmoid"},
+	isApart: {"entropy", "softmax", "logsumexp", "margin", ".exp("},
+}
+
+// mayCompare reports whether a file has what any finding of losses needs. Function bodies are searched with their
+// comments, so this reads the text and not the code.
+func mayCompare(f python.Source) bool {
+	marks := tells().in(f.Text)
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(f.Code, w) })
+	}
+	return marks&aFinding != 0 ||
+		marks&ofRows != 0 && (marks&aLoss != 0 || slices.ContainsFunc([]string{"ce", "CE", "Ce", "cE"}, f.Names)) ||
+		marks&isApart != 0 && has(turns...)
+}
+
+// turns are what a transposed matrix is written with.
+var turns = []string{".T", ".t()", "transpose(", ".mT"}
+
+var tells = sync.OnceValue(func() *wordFinder {
+	f := &wordFinder{}
+	for mark, words := range needed {
+		for _, w := range words {
+			f.add(w, mark)
+		}
+	}
+	return f
+})
+
+// A wordFinder finds words of at least three letters in one pass, ASCII case ignored.
+type wordFinder struct {
+	begins [3][1 << 8]uint64 // the words that have this byte first, second, third: a bit for each, or for two
+	words  [64][]sought
+	count  int
+}
+
+type sought struct {
+	word string
+	mark uint64
+}
+
+func (f *wordFinder) add(word string, mark uint64) {
+	bit := f.count % 64
+	f.count++
+	f.words[bit] = append(f.words[bit], sought{word, mark})
+	for i := range f.begins {
+		f.begins[i][word[i]] |= 1 << bit
+		if 'a' <= word[i] && word[i] <= 'z' {
+			f.begins[i][word[i]-'a'+'A'] |= 1 << bit
+		}
+	}
+}
+
+// in returns the marks of the words that stand in a text.
+func (f *wordFinder) in(text string) (marks uint64) {
+	for i := 0; i+2 < len(text); i++ {
+		may := f.begins[0][text[i]] & f.begins[1][text[i+1]] & f.begins[2][text[i+2]]
+		for ; may != 0; may &= may - 1 {
+			for _, w := range f.words[bits.TrailingZeros64(may)] {
+				if marks&w.mark == 0 && len(text)-i >= len(w.word) && strings.EqualFold(text[i:i+len(w.word)], w.word) {
+					marks |= w.mark
+				}
+			}
+		}
+	}
+	return marks
+}
