@@ -5,6 +5,27 @@ import (
 	"strings"
 )
 
+// A counted is a progress, its row, and the number of bytes up to the end of that row.
+type counted struct {
+	progress
+	row, bytes int
+}
+
+// countProgress reads the progress in the rows, once for all findings.
+func countProgress(rs []row, words *words) []counted {
+	var out []counted
+	bytes := 0
+	for i, r := range rs {
+		bytes += len(r.text) + 1
+		if mayCount(words.scan([]byte(r.body))) {
+			if p, ok := progressOf(r.body); ok {
+				out = append(out, counted{p, i, bytes})
+			}
+		}
+	}
+	return out
+}
+
 // A program that logs the traceback of an out-of-memory and goes on looks like one that died of it: what follows may be the
 // buffer of a dying program. Two signs together exclude that: the traceback is logged as a warning, or the line above it says
 // that it was caught; and what follows is progress or the end of training. For a program that is known to have failed, they
@@ -22,7 +43,7 @@ var (
 
 // caught reports whether the traceback that ends in this finding is one that the program logged when it had caught it.
 func (f *finding) caught() bool {
-	if !f.traced || !f.memory() {
+	if !f.traced || !f.ofMemory() {
 		return false
 	}
 	if f.rows[f.at].mild {
@@ -74,7 +95,7 @@ func (f *finding) closed() bool {
 	}
 	for _, r := range near(f.rows, f.at, 0, closedRows)[1:] {
 		if m := stampedLine.FindString(r.text); len(m) == len(head) && r.rank == f.rows[f.at].rank &&
-			done.MatchString(r.text[len(m):]) {
+			allDone.MatchString(r.text[len(m):]) {
 			return true
 		}
 	}
@@ -85,7 +106,7 @@ const closedRows = 30
 
 var (
 	stampedLine = rx(`^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?\]? `)
-	done        = rx(`(?i)^(?:- )?(?:\w+ - )?(?:all )?done[.! ]*$`)
+	allDone     = rx(`(?i)^(?:- )?(?:\w+ - )?(?:all )?done[.! ]*$`)
 )
 
 // reduced reports whether a traceback that has lost its end belongs to an out-of-memory that the program named right
@@ -103,7 +124,7 @@ func (f *finding) reduced(all []finding) bool {
 // goesOn reports whether a logged message itself ends in what the program does next (fairseq's trainer.py: "…; skipping batch").
 func (f *finding) goesOn() bool {
 	body := f.rows[f.at].body
-	return !f.traced && f.memory() && logged.MatchString(body) && !lastWords.MatchString(body) && goesOn.MatchString(body)
+	return !f.traced && f.ofMemory() && logged.MatchString(body) && !lastWords.MatchString(body) && goesOn.MatchString(body)
 }
 
 var goesOn = rx(`(?i)[;,:).] *(?:skipping|ignoring)(?: (?:this|the))?(?: (?:batch|step|sample|iteration|update))?[.! ]*$`)
@@ -132,7 +153,7 @@ func (f *finding) shutDown() {
 	}
 	if over && f.traced {
 		calls, _ := f.calls()
-		over = slices.ContainsFunc(calls, func(c frame) bool { return leaving.MatchString(c.name) })
+		over = inAny(calls, leaving)
 	}
 	f.fatal, f.alive = !over, over
 }
@@ -144,9 +165,9 @@ var recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|
 	`size|tile)|(?:falling back|fall back|switching) to\b.{0,40}(?:\bCPU\b|\bhost\b|smaller|lower|small|tile|tiling|` +
 	`chunk|slow|split)|using CPU\b|continuing\b`)
 
-// served are lines of a server at the end or the beginning of a request: ComfyUI's main.py, text-generation-webui's
+// serverLines are lines of a server at the end or the beginning of a request: ComfyUI's main.py, text-generation-webui's
 // modules/text_generation.py, and an access log (Werkzeug's, uvicorn's).
-var served = rx(`\bPrompt executed in \d|\bgot prompt$|^Output generated in \d|\d:\d+ - "(?:POST|GET) \S+ HTTP/\d|` +
+var serverLines = rx(`\bPrompt executed in \d|\bgot prompt$|^Output generated in \d|\d:\d+ - "(?:POST|GET) \S+ HTTP/\d|` +
 	`\] "(?:POST|GET) \S+ HTTP/\d`)
 
 // remarks are lines near a message that are not about it: warnings of other code, a logger's own trouble, and what a
@@ -176,7 +197,7 @@ func (f *finding) survivedAfter(later []finding, counts []counted) bool {
 			break
 		}
 		if i != f.at && f.rows[i].rank == f.rows[f.at].rank && recovers(f.rows[i].body) ||
-			i > f.at && served.MatchString(clip(f.rows[i].body)) {
+			i > f.at && serverLines.MatchString(clip(f.rows[i].body)) {
 			return true
 		}
 	}
@@ -269,16 +290,42 @@ var (
 
 // outlasted reports whether what follows shows that a failure ended nothing; later are the findings after it.
 func (f *finding) outlasted(later []finding) bool {
-	if !f.traced || !f.memory() && f.rule.name != anyException.name || slices.ContainsFunc(later, func(g finding) bool {
+	if !f.traced || !f.ofMemory() && f.rule.name != anyException.name || slices.ContainsFunc(later, func(g finding) bool {
 		return g.fatal && !g.alive && !g.done && g.rule.nature != consequence
 	}) {
 		return false
 	}
-	return f.loggedOn() || f.memory() && f.parentConcluded()
+	return f.loggedOn() || f.ofMemory() && f.parentConcluded()
 }
 
-// shape is a stamp with letters for its digits, so that stamps of one format are alike.
-func shape(stamp string) string {
+// loggedOn reports whether the logger that wrote a traceback went on to report figures, in later records. A logger
+// writes each of its records at once, so that these are no buffer of a dying program.
+func (f *finding) loggedOn() bool {
+	begin := f.traceback()
+	if begin < 1 {
+		return false
+	}
+	above := f.rows[begin-1]
+	head := loggedAt.FindString(above.text)
+	if head == "" || lastWords.MatchString(above.text) {
+		return false
+	}
+	figures := 0
+	for _, r := range f.rows[f.at+1:] {
+		stamp := loggedAt.FindString(r.text)
+		switch {
+		case stamp == "" || stampShape(stamp) != stampShape(head):
+		case lastWords.MatchString(r.text):
+			return false
+		case stamp != head && measured.MatchString(clip(r.text)):
+			figures++
+		}
+	}
+	return figures >= 2
+}
+
+// stampShape is a stamp with letters for its digits, so that stamps of one format are alike.
+func stampShape(stamp string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= '0' && c <= '9' {
 			return 'd'
@@ -308,51 +355,4 @@ func (d *Detector) returns() bool {
 		return false
 	}
 	return returned.MatchString(clip(d.streams[0].lastLine()))
-}
-
-// loggedOn reports whether the logger that wrote a traceback went on to report figures, in later records. A logger
-// writes each of its records at once, so that these are no buffer of a dying program.
-func (f *finding) loggedOn() bool {
-	begin := f.traceback()
-	if begin < 1 {
-		return false
-	}
-	above := f.rows[begin-1]
-	head := loggedAt.FindString(above.text)
-	if head == "" || lastWords.MatchString(above.text) {
-		return false
-	}
-	figures := 0
-	for _, r := range f.rows[f.at+1:] {
-		stamp := loggedAt.FindString(r.text)
-		switch {
-		case stamp == "" || shape(stamp) != shape(head):
-		case lastWords.MatchString(r.text):
-			return false
-		case stamp != head && measured.MatchString(clip(r.text)):
-			figures++
-		}
-	}
-	return figures >= 2
-}
-
-// counts reads the progress in the rows, once for all findings.
-func counts(rs []row, words *words) []counted {
-	var out []counted
-	bytes := 0
-	for i, r := range rs {
-		bytes += len(r.text) + 1
-		if mayCount(words.scan([]byte(r.body))) {
-			if p, ok := progressOf(r.body); ok {
-				out = append(out, counted{p, i, bytes})
-			}
-		}
-	}
-	return out
-}
-
-// A counted is a progress, its row, and the number of bytes up to the end of that row.
-type counted struct {
-	progress
-	row, bytes int
 }

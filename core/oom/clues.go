@@ -70,8 +70,8 @@ func (v TorchVersion) String() string {
 	return text(v.From) + " to " + text(v.To)
 }
 
-// before reports whether the version is known to be older than n.
-func (v TorchVersion) before(n int) bool { return v.To > 0 && v.To < n }
+// olderThan reports whether the version is known to be older than n.
+func (v TorchVersion) olderThan(n int) bool { return v.To > 0 && v.To < n }
 
 // and narrows a version by further evidence. Evidence that contradicts comes from two programs: then nothing is known.
 func (v TorchVersion) and(w TorchVersion) (TorchVersion, bool) {
@@ -176,7 +176,7 @@ func (d *Detector) Clues() Clues {
 	versions := true
 	for _, x := range d.snapshot() {
 		for _, l := range x.lines {
-			c.read(clip(l.text), &versions)
+			c.readLine(clip(l.text), &versions)
 		}
 	}
 	if !versions {
@@ -185,8 +185,8 @@ func (d *Detector) Clues() Clues {
 	return c
 }
 
-// read takes the clues of one line. agree becomes false when two witnesses of torch's version contradict each other.
-func (c *Clues) read(text string, agree *bool) {
+// readLine takes the clues of one line. agree becomes false when two witnesses of torch's version contradict each other.
+func (c *Clues) readLine(text string, agree *bool) {
 	for _, f := range frameworkPaths {
 		if !c.use(f.name) && f.re.MatchString(text) {
 			c.Uses = append(c.Uses, f.name)
@@ -226,11 +226,11 @@ func (c *Clues) read(text string, agree *bool) {
 	}
 	c.Ranks = c.Ranks || ranksFrame.MatchString(text)
 	c.Notebook = c.Notebook || cellFrame.MatchString(text)
-	c.MicroBatch = count(trainerMicro.FindStringSubmatch(text), c.MicroBatch)
-	c.Accumulation = count(trainerAccum.FindStringSubmatch(text), c.Accumulation)
+	c.MicroBatch = printedCount(trainerMicro.FindStringSubmatch(text), c.MicroBatch)
+	c.Accumulation = printedCount(trainerAccum.FindStringSubmatch(text), c.Accumulation)
 }
 
-func count(m []string, otherwise int64) int64 {
+func printedCount(m []string, otherwise int64) int64 {
 	if m == nil {
 		return otherwise
 	}

@@ -62,7 +62,7 @@ func cutTrace(rs []row, from, last int, name string) (finding, bool) {
 	}
 	launched := len(all) > 0
 	for _, c := range all {
-		launched = launched && starters.MatchString(strings.ReplaceAll(c.path, `\`, "/"))
+		launched = launched && starters.MatchString(c.path)
 	}
 	switch {
 	case ignored(rs, from), harnessAbove(rs, from):
@@ -93,7 +93,7 @@ const refusedBefore = 80
 // before it, and the allocator's finding; nil where there is none.
 func (f *finding) afterRefusal(tries []finding) (as, try *finding) {
 	body := f.rows[f.at].body
-	if f.memory() || f.rule.name != cutOffRule.name && !mute.MatchString(body) {
+	if f.ofMemory() || f.rule.name != cutOffRule.name && !mute.MatchString(body) {
 		return nil, nil
 	}
 	try = f.lastTry(tries, refusedBefore)

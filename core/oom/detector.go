@@ -102,7 +102,7 @@ func (s *stream) segment(seg segment) {
 	case s.open:
 		s.extend(seg, marks)
 	case keep:
-		s.begin(seg, marks)
+		s.openExcerpt(seg, marks)
 	default:
 		s.watch(seg, marks)
 	}
@@ -110,8 +110,8 @@ func (s *stream) segment(seg segment) {
 	s.renewal.read(seg, marks, len(s.excerpts) > 0)
 }
 
-// begin opens an excerpt with what came before.
-func (s *stream) begin(seg segment, marks uint64) {
+// openExcerpt opens an excerpt with what came before.
+func (s *stream) openExcerpt(seg segment, marks uint64) {
 	if len(s.excerpts) >= firstKept+lastKept {
 		s.excerpts = slices.Delete(s.excerpts, firstKept, firstKept+1)
 		s.dropped++
@@ -179,7 +179,7 @@ func (s *stream) watch(seg segment, marks uint64) {
 func (d *Detector) snapshot() []excerpt {
 	var out []excerpt
 	streams := slices.Clone(d.streams)
-	slices.SortStableFunc(streams, func(a, b *stream) int { return rank(a.name) - rank(b.name) })
+	slices.SortStableFunc(streams, func(a, b *stream) int { return streamOrder(a.name) - streamOrder(b.name) })
 	for _, s := range streams {
 		at := len(out)
 		for _, x := range s.excerpts {
@@ -208,7 +208,7 @@ func (d *Detector) snapshot() []excerpt {
 	return out
 }
 
-func rank(stream string) int {
+func streamOrder(stream string) int {
 	if stream == Log {
 		return 0
 	}

@@ -21,7 +21,7 @@ type finding struct {
 	Numbers
 }
 
-func (f *finding) memory() bool { return f.rule.kind != NoMemory }
+func (f *finding) ofMemory() bool { return f.rule.kind != NoMemory }
 
 // ofCard reports whether it is about a card's memory.
 func (f *finding) ofCard() bool { return strings.HasPrefix(string(f.rule.kind), "gpu_") }
@@ -88,9 +88,9 @@ func (f *finding) traceback() int {
 // sure is how far a finding can be trusted.
 func (f *finding) sure() Confidence {
 	switch {
-	case f.memory() && f.rule.weight >= probable, !f.memory() && f.rule.weight >= ordered:
+	case f.ofMemory() && f.rule.weight >= probable, !f.ofMemory() && f.rule.weight >= ordered:
 		return Certain
-	case f.memory() && f.rule.weight <= killed:
+	case f.ofMemory() && f.rule.weight <= killed:
 		return Weak
 	}
 	return Likely

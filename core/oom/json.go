@@ -6,6 +6,12 @@ import (
 	"strings"
 )
 
+// rawEscape is an SGR sequence within JSON, as in a saved notebook, and once that is decoded.
+var rawEscape = rx(`(?:\\u001b|\x1b)\[[0-9;]*m`)
+
+// rankField is a rank in a record of JSON
+var rankField = rx(`"(?:global_)?rank": ?"?(\d{1,6})"?[,}\s]`)
+
 // A jsonRecord is a line of a log that is JSON: a container's, as docker's json-file driver, Kubernetes and the clouds' loggers
 // write it, in which one field has the line that the program wrote; or a program's own logger's, which has a traceback in
 // a field of its own.
@@ -155,9 +161,3 @@ func mildRecord(text string, depth int) bool {
 	}
 	return false
 }
-
-// rawEscape is an SGR sequence within JSON, as in a saved notebook, and once that is decoded.
-var rawEscape = rx(`(?:\\u001b|\x1b)\[[0-9;]*m`)
-
-// rankField is a rank in a record of JSON
-var rankField = rx(`"(?:global_)?rank": ?"?(\d{1,6})"?[,}\s]`)

@@ -22,10 +22,10 @@ func (d *Detector) past(all []finding) map[string]int {
 			case late:
 				failed = failed || f.fatal && !f.alive && f.rule.nature != consequence
 			default:
-				if first == nil && (f.fatal || f.memory()) {
+				if first == nil && (f.fatal || f.ofMemory()) {
 					first = f
 				}
-				if memory == nil && f.memory() {
+				if memory == nil && f.ofMemory() {
 					memory = f
 				}
 			}

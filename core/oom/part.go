@@ -5,16 +5,6 @@ import (
 	"strings"
 )
 
-const (
-	Load         Part = "load"          // weights were read, while a model was built
-	FirstStep    Part = "first_step"    // no step was finished before, of all or since it resumed: optimizer states are made now
-	Metric       Part = "metric"        // a figure of merit was computed
-	ImageLogging Part = "image_logging" // images or plots were made for a person to see
-	SanityCheck  Part = "sanity_check"  // Lightning's few batches of validation before any training
-	Save         Part = "save"          // a state was written
-	Resume       Part = "resume"        // a state was read, to go on from it
-)
-
 // A partRule gives a frame's part. Frames are read from the innermost outwards, and the first one with a rule decides.
 type partRule struct {
 	part       Part
@@ -98,16 +88,15 @@ func (r *Report) part(f *finding, calls, after []frame, s State) Part {
 func partOf(frames []frame) Part {
 	reading := false
 	for i := len(frames) - 1; i >= 0; i-- {
-		p := strings.ReplaceAll(frames[i].path, `\`, "/")
 		for _, r := range partRules {
-			if (r.path == nil || r.path.MatchString(p)) && (r.name == nil || r.name.MatchString(frames[i].name)) {
+			if (r.path == nil || r.path.MatchString(frames[i].path)) && (r.name == nil || r.name.MatchString(frames[i].name)) {
 				if r.part == Load && slices.ContainsFunc(frames[:i], func(o frame) bool { return partOf([]frame{o}) == Resume }) {
 					return Resume
 				}
 				return r.part
 			}
 		}
-		reading = reading || readingPath.MatchString(p) && readingName.MatchString(frames[i].name)
+		reading = reading || readingPath.MatchString(frames[i].path) && readingName.MatchString(frames[i].name)
 	}
 	if reading {
 		return Load
@@ -127,11 +116,9 @@ func (f *finding) firstStep(frames []frame, s State) bool {
 		}
 	}
 	if n := len(frames) - 1; n >= 0 {
-		p := strings.ReplaceAll(frames[n].path, `\`, "/")
-		if strings.Contains(p, "torch/optim/") || strings.Contains(p, "/optim") || frames[n].name == "_init_group" {
-			if frames[n].name == "_init_group" || makesStates.MatchString(f.source(frames[n])) {
-				return true
-			}
+		optim := strings.Contains(frames[n].path, "torch/optim/") || strings.Contains(frames[n].path, "/optim")
+		if frames[n].name == "_init_group" || optim && makesStates.MatchString(f.sourceOf(frames[n])) {
+			return true
 		}
 	}
 	return f.barAtZero()

@@ -9,10 +9,7 @@ import (
 // and its counters. The nearest line before the failure counts, then those after it.
 
 // sourcePhases are read in names of operations, as compilers and graphs give them.
-var sourcePhases = []struct {
-	phase Phase
-	re    *pattern
-}{
+var sourcePhases = []linePhase{
 	// tf.keras names its functions (keras/engine/training.py), and a user's eager training loop has others
 	{Validation, rx(`__inference_test_function|__inference_\w*(?:eval|valid|test|predict)\w*_step|` +
 		`\bjit[_(]\w*(?:eval|valid|test|infer|predict)`)},
@@ -50,12 +47,7 @@ func (f *finding) ofWholeStep(calls []frame) bool {
 	if wholeGraph.MatchString(text) && inferenceTrain.MatchString(text) {
 		return true
 	}
-	n := len(calls) - 1
-	for n > 0 && calls[n].installed() {
-		n--
-	}
-	if n >= 0 && !calls[n].installed() && !slices.ContainsFunc(calls[n:],
-		func(c frame) bool { return forwardFrame.MatchString(c.name) }) && wholeStep.MatchString(f.statement(calls[n])) {
+	if n := ownFrame(calls); n >= 0 && !inAny(calls[n:], forwardFrame) && wholeStep.MatchString(f.statement(calls[n])) {
 		return true
 	}
 	return strings.Contains(text, "jit") && wholeStep.MatchString(text)
@@ -71,7 +63,7 @@ var tfNode = rx(`\[\[(?:\{\{)?[Nn]ode:? `)
 // operation is the phase by the operation that TensorFlow names below its message.
 func (f *finding) operation() Phase {
 	text := joined(near(f.rows, f.at, 0, 60))
-	if p := phaseOfText(text); p != Unknown {
+	if p := phaseByLine(sourcePhases, text); p != Unknown {
 		return p
 	}
 	calls, _ := f.calls()
@@ -88,10 +80,7 @@ func (f *finding) operation() Phase {
 }
 
 // wordPhases are read in the words around evidence that has no frames: what people and programs say that they are doing.
-var wordPhases = []struct {
-	phase Phase
-	re    *pattern
-}{
+var wordPhases = []linePhase{
 	{TrainBackward, rx(`(?i)\bbackwards? (?:pass|propagation)\b|(?:during|in|at|` +
 		`on) (?:the )?\x60?(?:loss\.)?backward\b|\bback-?propagat`)},
 	{Optimizer, rx(`(?i)\boptimi[sz]er\.step\b|(?:during|in|at) (?:the )?optimi[sz]er'?s? (?:step|update)`)},
@@ -137,15 +126,6 @@ var overPhases = []linePhase{
 	{Build, rx(`(?i)\b(?:model|weights) (?:was |were )?loaded|\b(?:weights|model|loading) took\b|` +
 		`\bloaded (?:model|weights)|\ball keys matched|\bloading\b.{0,60}\b100%`)},
 	{Data, rx(`(?i)\bdata(?:set)?s? (?:was |were )?loaded|\bloaded (?:the )?data`)},
-}
-
-func phaseOfText(s string) Phase {
-	for _, p := range sourcePhases {
-		if p.re.MatchString(s) {
-			return p.phase
-		}
-	}
-	return Unknown
 }
 
 // phaseOfWords reads one line.

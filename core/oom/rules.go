@@ -127,7 +127,7 @@ var rules = []rule{
 	wentOn(`ran out of memory trying to allocate .*caller indicates that this is not a failure`),
 	// its state, which it prints where the caller fails: DumpMemoryLog
 	gpu(suspected, spoken,
-		`bfc_allocator\.cc:\d+\] +(?:Stats:|Summary of in-use Chunks by size|Sum Total of in-use chunks:|` +
+		`bfc_allocator\.cc:\d+\] +(?:Stats:|Summary of in-use Chunks by size|Sum Total of in-use chunks:|`+
 			`total_region_allocated_bytes_)`,
 		`[Rr]an out of memory trying to allocate `).press(),
 	// c10/cuda/CUDACachingAllocator.cpp, since torch 2.13: each failed cudaMalloc or cuMemCreate, before it is tried again
@@ -189,8 +189,8 @@ var rules = []rule{
 		`\bsystem_error\b.{0,200}\bout of memory|what\(\): .{0,200}\bout of memory\s*$`),
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	gpu(probable, spoken,
-		`(?i)\b(?:CUDA|HIP|` +
-			`hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?(?:out of memory|` +
+		`(?i)\b(?:CUDA|HIP|`+
+			`hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?(?:out of memory|`+
 			`hipErrorOutOfMemory|cudaErrorMemoryAllocation)`),
 	gpu(probable, spoken,
 		`\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory)\b`,
@@ -247,7 +247,7 @@ var rules = []rule{
 		`Not enough memory\. Please try (?:to increase|increasing) --mem-fraction-static`).because("too little GPU memory for the cache of keys and values"),
 	// xla/pjrt/cpu: the host's own device has other words than a card's allocator, and no size in GiB
 	host(sure, spoken,
-		`(?:RESOURCE_EXHAUSTED|Resource exhausted|` +
+		`(?:RESOURCE_EXHAUSTED|Resource exhausted|`+
 			`INTERNAL): (?:Error dispatching computation: )*Out of memory allocating \d+ bytes`),
 	gpu(sure, spoken,
 		`(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|OOM|[Ff]ailed to allocate).*\d`,
@@ -305,7 +305,7 @@ var rules = []rule{
 	shm(sure, spoken,
 		`insufficient shared memory \(shm\)|[Bb]us error.*out of shared memory|workers? (?:are|is) out of shared memory`),
 	shm(sure, spoken,
-		`(?:unable to (?:write to|resize|allocate shared memory|open shared memory)|/torch_\d|/dev/shm|` +
+		`(?:unable to (?:write to|resize|allocate shared memory|open shared memory)|/torch_\d|/dev/shm|`+
 			`nccl-\w+).{0,120}No space left on device`,
 		`No space left on device.{0,60}(?:/dev/shm|shared memory)`),
 	shm(probable, spoken, `unable to (?:allocate|resize) shared memory`),
@@ -381,7 +381,7 @@ var rules = []rule{
 		`SignalException|(?:exit ?code|return code)[ :=]+(?:-15|143)\b`),
 	// detr's engine.py, torchvision's references/detection/engine.py, and all who follow them, print this and exit
 	other("nan", broken, spoken, "the loss is no longer a finite number",
-		`(?i)\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|terminat|` +
+		`(?i)\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|terminat|`+
 			`quit)`),
 	other("nan", broken, raised, "the loss is no longer a finite number",
 		`(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss is (?:nan|inf|not finite)`,
@@ -394,7 +394,7 @@ var rules = []rule{
 	other("device_fault", broken, spoken, "an error of the GPU or its libraries",
 		`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS)|(?:CUDA|HIP)(?: driver)? error: |cuDNN error: `,
 		`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|HIPBLAS)_STATUS_[A-Z_]+|illegal memory access|uncorrectable ECC`),
-	other("nccl", echo + 10, consequence, "another rank is gone, or the network between them",
+	other("nccl", echo+10, consequence, "another rank is gone, or the network between them",
 		`ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError|DistBackendError|NCCL error(?: in)?:`,
 		`NCCL Error \d+:|Connection (?:closed|reset) by (?:remote )?peer|[Ss]ocket [Tt]imeout`),
 	other("worker_died", echo, consequence, "a process of the program ended",

@@ -9,15 +9,6 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-const (
-	Output  Source = "output" // the program, or what ran it, printed it
-	Status  Source = "exit"   // the way it ended
-	Kernel  Source = "kernel" // the kernel's own count
-	OnCard  Source = "card"   // observations of the card
-	OnHost  Source = "host"   // observations of host memory
-	Witness Source = "inside" // the hook within the program
-)
-
 // Seen is what was observed of an attempt besides its output. The zero value is nothing at all, as for a log file.
 type Seen struct {
 	Exit   Exit
@@ -219,8 +210,8 @@ func (e Exit) interrupted(codes map[int]string) bool {
 	return e.Asked || e.Signal == sigint || e.Code == 128+sigint || Ending(codes[e.Code]) == Interrupted
 }
 
-// killed reports whether SIGKILL ended the program, or what it ran in a shell.
-func (x Exit) killed() bool { return x.Signal == sigkill || x.Code == 128+sigkill }
+// bySIGKILL reports whether SIGKILL ended the program, or what it ran in a shell.
+func (x Exit) bySIGKILL() bool { return x.Signal == sigkill || x.Code == 128+sigkill }
 
 const sighup = 1
 

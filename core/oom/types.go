@@ -47,6 +47,15 @@ func (p Phase) Coarse() string {
 	return string(p)
 }
 
+// signPhase maps a plugin's phase to this package's; "training" alone does not name a part of a step.
+func signPhase(sign string) Phase {
+	switch p := Phase(sign); p {
+	case Build, Data, TrainForward, TrainBackward, Optimizer, Validation, Checkpoint:
+		return p
+	}
+	return Unknown
+}
+
 // A Confidence is how far a report can be trusted.
 type Confidence string
 
@@ -85,6 +94,18 @@ type Numbers struct {
 	Allowed      *unit.Bytes `json:"allowed_bytes,omitempty"` // a memory fraction's limit
 	PrivatePools *unit.Bytes `json:"private_pools_bytes,omitempty"`
 	Others       []Process   `json:"other_processes,omitempty"`
+}
+
+// same reports whether two messages are about the same request.
+func (n Numbers) same(o Numbers) bool {
+	return value(n.Requested) == value(o.Requested) && value(n.Allocated) == value(o.Allocated) && value(n.Free) == value(o.Free)
+}
+
+func value(p *unit.Bytes) unit.Bytes {
+	if p == nil {
+		return 0
+	}
+	return *p
 }
 
 // A Line is where something was read.
@@ -151,12 +172,29 @@ func (r *Report) UnmarshalJSON(b []byte) error {
 }
 
 // holds makes memory the cause of the end.
-func (r *Report) holds(kind Kind, sure Confidence) {
-	r.OOM, r.Possible, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, false, true, kind, "", sure
+func (r *Report) holds(kind Kind, how Confidence) {
+	r.OOM, r.Possible, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, false, true, kind, "", how
+}
+
+// ofCard reports whether a card's memory ran out.
+func (r *Report) ofCard() bool { return r.OOM && strings.HasPrefix(string(r.Kind), "gpu_") }
+
+// saw adds evidence, and the memory that it points to.
+func (r *Report) saw(from Source, what string, speaksFor Kind, how Confidence) {
+	r.Evidence = append(r.Evidence[:len(r.Evidence):len(r.Evidence)], Evidence{From: from, Line: Line{Text: what}, For: speaksFor, Sure: how})
 }
 
 // A Source is where evidence comes from.
 type Source string
+
+const (
+	Output  Source = "output" // the program, or what ran it, printed it
+	Status  Source = "exit"   // the way it ended
+	Kernel  Source = "kernel" // the kernel's own count
+	OnCard  Source = "card"   // observations of the card
+	OnHost  Source = "host"   // observations of host memory
+	Witness Source = "inside" // the hook within the program
+)
 
 // Evidence is one thing that was observed, where, and which memory it points to.
 type Evidence struct {
@@ -175,11 +213,41 @@ type Holder struct {
 	User  string     `json:"user,omitempty"`
 }
 
+// String names a holder by what a person can search for.
+func (h Holder) String() string {
+	name := h.Name
+	if name == "" {
+		name = "process"
+	}
+	s := fmt.Sprintf("%s (pid %d", name, h.PID)
+	if h.User != "" {
+		s += ", " + h.User
+	}
+	return fmt.Sprintf("%s) with %v", s, h.Bytes)
+}
+
 // A Part is what was going on in a phase, where that is known: each has remedies of its own.
 type Part string
 
+const (
+	Load         Part = "load"          // weights were read, while a model was built
+	FirstStep    Part = "first_step"    // no step was finished before, of all or since it resumed: optimizer states are made now
+	Metric       Part = "metric"        // a figure of merit was computed
+	ImageLogging Part = "image_logging" // images or plots were made for a person to see
+	SanityCheck  Part = "sanity_check"  // Lightning's few batches of validation before any training
+	Save         Part = "save"          // a state was written
+	Resume       Part = "resume"        // a state was read, to go on from it
+)
+
 // An Ending is how a run of a program ended, once its output, its exit and its signs were weighed.
 type Ending string
+
+const (
+	Succeeded   Ending = "succeeded"
+	Failed      Ending = "failed"
+	OutOfMemory Ending = "out of memory"
+	Interrupted Ending = "interrupted"
+)
 
 // A Verdict is the ending of one attempt.
 type Verdict struct {
@@ -198,36 +266,6 @@ type Verdict struct {
 	Doubt string
 }
 
-// String names a holder by what a person can search for.
-func (h Holder) String() string {
-	name := h.Name
-	if name == "" {
-		name = "process"
-	}
-	s := fmt.Sprintf("%s (pid %d", name, h.PID)
-	if h.User != "" {
-		s += ", " + h.User
-	}
-	return fmt.Sprintf("%s) with %v", s, h.Bytes)
-}
-
-// ofCard reports whether a card's memory ran out.
-func (r *Report) ofCard() bool { return r.OOM && strings.HasPrefix(string(r.Kind), "gpu_") }
-
-// saw adds evidence, and the memory that it points to.
-func (r *Report) saw(from Source, what string, speaksFor Kind, sure Confidence) {
-	r.Evidence = append(r.Evidence[:len(r.Evidence):len(r.Evidence)], Evidence{From: from, Line: Line{Text: what}, For: speaksFor, Sure: sure})
-}
-
-// signPhase maps a plugin's phase to this package's; "training" alone does not name a part of a step.
-func signPhase(sign string) Phase {
-	switch p := Phase(sign); p {
-	case Build, Data, TrainForward, TrainBackward, Optimizer, Validation, Checkpoint:
-		return p
-	}
-	return Unknown
-}
-
 func shorten(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"
@@ -241,22 +279,3 @@ func times(n int) string {
 	}
 	return fmt.Sprintf("%d times", n)
 }
-
-// same reports whether two messages are about the same request.
-func (n Numbers) same(o Numbers) bool {
-	return value(n.Requested) == value(o.Requested) && value(n.Allocated) == value(o.Allocated) && value(n.Free) == value(o.Free)
-}
-
-func value(p *unit.Bytes) unit.Bytes {
-	if p == nil {
-		return 0
-	}
-	return *p
-}
-
-const (
-	Succeeded   Ending = "succeeded"
-	Failed      Ending = "failed"
-	OutOfMemory Ending = "out of memory"
-	Interrupted Ending = "interrupted"
-)
