@@ -110,9 +110,7 @@ func (f *finding) afterRefusal(tries []finding) (as, try *finding) {
 func (f *finding) lastTry(tries []finding, rows int) (try *finding) {
 	from := f.at
 	if f.traced {
-		for from > 0 && f.at-from < maxTrace && !beganTrace.MatchString(strings.TrimSpace(f.rows[from].body)) {
-			from--
-		}
+		from = f.tracebackHead()
 	}
 	for i := range tries {
 		if t := &tries[i]; t.x == f.x && t.at < f.at && t.at >= from-rows && t.rows[t.at].rank == f.rows[f.at].rank {

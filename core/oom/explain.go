@@ -96,8 +96,8 @@ func (r Report) FitsAlone() (fits, known bool) {
 	return *r.Requested <= *r.Free+r.held(), true
 }
 
-// drawCard draws what the card held; below it stand the request and the limit. A message without the card's capacity but with a
-// limit (MPS) is drawn against the limit.
+// drawCard draws what the card held; below it stand the request and the limit. A message without the card's capacity
+// but with a limit (MPS) is drawn against the limit.
 func (r Report) drawCard() []string {
 	total, name := value(r.Capacity), ""
 	if total == 0 && r.Allocated != nil {

@@ -75,6 +75,15 @@ func (f *finding) calls() (calls, after []frame) {
 	return calls, after
 }
 
+// tracebackHead is the row of the nearest line by which a traceback begins, or as far up as one may be.
+func (f *finding) tracebackHead() int {
+	from := f.at
+	for from > 0 && f.at-from < maxTrace && !beganTrace.MatchString(strings.TrimSpace(f.rows[from].body)) {
+		from--
+	}
+	return from
+}
+
 // traceback returns the row at which the traceback begins that ends in this finding; -1 if there is none.
 func (f *finding) traceback() int {
 	for i := f.at - 1; i > max(0, f.at-maxTrace); i-- {

@@ -13,31 +13,22 @@ type frame struct {
 	row              int
 }
 
-var pythonFrame = rx(`File "([^"]+)", line (\d+), in (\S+)`)
-
-var beheaded = rx(`^([^"]*\.py)", line (\d+), in (\S+)`) // the first line of a paste that begins within it
-
-var parsedFrame = rx(`^\s*File "([^"]+)", line (\d+)\s*$`) // of a file that could not be parsed
-
-var strippedName = rx(`^\s*File "([^"]+\.py)", line (\d+), in\s*$`) // a page took "<module>" for a tag
-
-var mangledPath = rx(`File \\"([^"\\]+)\\", line (\d+), in ([^\s\\]+)`) // a traceback as a JSON string
-
-var wrappedName = rx(`^\s*, in (\S+)\s*$`) // a page wrapped the line before its last word
-
-var richFrame = rx(`^\s*(\S+\.py):(\d+)(?: in(?: (\S+))?)?\s*$`)
-
-var richName = rx(`^\s*(?:in )?([\w<>]+)\s*$`)
-
-var ipyFrame = rx(`^\s*File \[?(\S+?\.py):(\d+)(?:\]\([^)]*\))?, in ([\w<>.]+)`)
-
-var ipyCell = rx(`^\s*(?:Input )?(Cell In ?\[\d+\]), line (\d+)(?:, in ([\w<>.]+))?`) // IPython 8, core/ultratb.py
-
-// until IPython 8.5, and Colab's: "Input In [5], in <cell line: 3>()", "/tmp/ipykernel_7/8.py in <cell line: 0>()"
-var ipyOld = rx(`^\s*(?:Input )?\[?(<ipython-input-[^>]+>|\S+?\.pyc?|` +
-	`In \[\d+\],)(?:\]\([^)]*\))? in (<cell line: \d+>|[\w<>.]+)(?:\(|$)`)
-
-var ipyArrow = rx(`^\s*-+> (\d+)\b`)
+var (
+	pythonFrame  = rx(`File "([^"]+)", line (\d+), in (\S+)`)
+	beheaded     = rx(`^([^"]*\.py)", line (\d+), in (\S+)`)             // the first line of a paste that begins within it
+	parsedFrame  = rx(`^\s*File "([^"]+)", line (\d+)\s*$`)              // of a file that could not be parsed
+	strippedName = rx(`^\s*File "([^"]+\.py)", line (\d+), in\s*$`)      // a page took "<module>" for a tag
+	mangledPath  = rx(`File \\"([^"\\]+)\\", line (\d+), in ([^\s\\]+)`) // a traceback as a JSON string
+	wrappedName  = rx(`^\s*, in (\S+)\s*$`)                              // a page wrapped the line before its last word
+	richFrame    = rx(`^\s*(\S+\.py):(\d+)(?: in(?: (\S+))?)?\s*$`)
+	richName     = rx(`^\s*(?:in )?([\w<>]+)\s*$`)
+	ipyFrame     = rx(`^\s*File \[?(\S+?\.py):(\d+)(?:\]\([^)]*\))?, in ([\w<>.]+)`)
+	ipyCell      = rx(`^\s*(?:Input )?(Cell In ?\[\d+\]), line (\d+)(?:, in ([\w<>.]+))?`) // IPython 8, core/ultratb.py
+	// until IPython 8.5, and Colab's: "Input In [5], in <cell line: 3>()", "/tmp/ipykernel_7/8.py in <cell line: 0>()"
+	ipyOld = rx(`^\s*(?:Input )?\[?(<ipython-input-[^>]+>|\S+?\.pyc?|` +
+		`In \[\d+\],)(?:\]\([^)]*\))? in (<cell line: \d+>|[\w<>.]+)(?:\(|$)`)
+	ipyArrow = rx(`^\s*-+> (\d+)\b`)
+)
 
 // frames returns the frames within rows[from:to), outermost first. It believes only a frame that is whole on its line: it does
 // not guess at one that a wrap has cut, except for rich's own wrapping, which is known.

@@ -56,8 +56,8 @@ func gpuKind(n *Numbers) (kind Kind, limit bool) {
 	return GPUCapacity, n.Allowed != nil && value(n.Allowed)-reserved < requested
 }
 
-// undecided reports whether the numbers that are missing may be those of contention or of fragmentation: what is neither
-// free nor known to be this process's is large enough for one of them.
+// undecided reports whether the numbers that are missing may be those of contention or of fragmentation: what is
+// neither free nor known to be this process's is large enough for one of them.
 func (n *Numbers) undecided() bool {
 	if n.Reserved != nil && n.Free != nil || n.ProcessInUse != nil || n.Allowed != nil {
 		return false

@@ -2,7 +2,6 @@ package oom
 
 import (
 	"bytes"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -44,21 +43,21 @@ const (
 // A number is one of [Numbers].
 type numberOf func(*Numbers) **unit.Bytes
 
-func requested(n *Numbers) **unit.Bytes { return &n.Requested }
+func requestedOf(n *Numbers) **unit.Bytes { return &n.Requested }
 
-func capacity(n *Numbers) **unit.Bytes { return &n.Capacity }
+func capacityOf(n *Numbers) **unit.Bytes { return &n.Capacity }
 
-func allocated(n *Numbers) **unit.Bytes { return &n.Allocated }
+func allocatedOf(n *Numbers) **unit.Bytes { return &n.Allocated }
 
-func reserved(n *Numbers) **unit.Bytes { return &n.Reserved }
+func reservedOf(n *Numbers) **unit.Bytes { return &n.Reserved }
 
-func freeNow(n *Numbers) **unit.Bytes { return &n.Free }
+func freeOf(n *Numbers) **unit.Bytes { return &n.Free }
 
-func allowed(n *Numbers) **unit.Bytes { return &n.Allowed }
+func allowedOf(n *Numbers) **unit.Bytes { return &n.Allowed }
 
-func pools(n *Numbers) **unit.Bytes { return &n.PrivatePools }
+func poolsOf(n *Numbers) **unit.Bytes { return &n.PrivatePools }
 
-func skipped(*Numbers) **unit.Bytes { return new(*unit.Bytes) }
+func noneOf(*Numbers) **unit.Bytes { return new(*unit.Bytes) }
 
 // A form is a piece of a message, without white space, and the numbers in its groups, in their order.
 type form struct {
@@ -71,27 +70,28 @@ type form struct {
 type precedence uint8
 
 const (
-	known    precedence = iota // what is known already stays
-	replaces                   // this takes the place of what is known
-	alone                      // this counts where neither the request nor the capacity is known
+	keepsKnown    precedence = iota // what is known already stays
+	replacesKnown                   // this takes the place of what is known
+	onlyUnknown                     // this counts where neither the request nor the capacity is known
 )
 
 // torchForms are the pieces of PyTorch's message (c10/cuda/CUDACachingAllocator.cpp, format_size: binary prefixes, two
 // decimals), old and new, of CUDA, HIP and XPU; and of MPS (aten/src/ATen/mps/MPSAllocator.mm).
 var torchForms = []form{
-	{rx(`Triedtoallocate` + size), []numberOf{requested}, known},
+	{rx(`Triedtoallocate` + size), []numberOf{requestedOf}, keepsKnown},
 	{rx(`MPSallocated:` + size + `,otherallocations:` + size + `,maxallowed:` + size + `\)`),
-		[]numberOf{allocated, skipped, allowed}, replaces},
+		[]numberOf{allocatedOf, noneOf, allowedOf}, replacesKnown},
 	// c10/cuda/CUDAMallocAsyncAllocator.cpp: five lines; the last has 2^64 bytes if no limit was set
 	{rx(`Currentlyallocated:` + size + `Requested:` + size + `Devicelimit:` + size + `Free\(accordingtoCUDA\):` + size +
 		`(?:PyTorchlimit\(setbyuser-suppliedmemoryfraction\):` + size + `)?`),
-		[]numberOf{allocated, requested, capacity, freeNow, allowed}, replaces},
-	{rx(`totalcapac?i?tyof` + size), []numberOf{capacity}, known},
-	{rx(`ofwhich` + size + `isfree`), []numberOf{freeNow}, known},
-	{rx(size + `allowed;`), []numberOf{allowed}, known},
-	{rx(`with` + size + `allocatedinprivatepools`), []numberOf{pools}, known},
-	{msgAllocated, []numberOf{allocated}, replaces},
-	{rx(`Oftheallocatedmemory` + size + `isallocated`), []numberOf{allocated}, known}, // a paste may end after this number
+		[]numberOf{allocatedOf, requestedOf, capacityOf, freeOf, allowedOf}, replacesKnown},
+	{rx(`totalcapac?i?tyof` + size), []numberOf{capacityOf}, keepsKnown},
+	{rx(`ofwhich` + size + `isfree`), []numberOf{freeOf}, keepsKnown},
+	{rx(size + `allowed;`), []numberOf{allowedOf}, keepsKnown},
+	{rx(`with` + size + `allocatedinprivatepools`), []numberOf{poolsOf}, keepsKnown},
+	{msgAllocated, []numberOf{allocatedOf}, replacesKnown},
+	// a paste may end after this number
+	{rx(`Oftheallocatedmemory` + size + `isallocated`), []numberOf{allocatedOf}, keepsKnown},
 }
 
 var (
@@ -107,40 +107,43 @@ var (
 
 // otherForms are those of other allocators.
 var otherForms = []form{
-	{rx(`youtriedtoallocate(\d+)bytes`), []numberOf{requested}, known},
-	{rx(`Unabletoallocate` + size + `foranarray`), []numberOf{requested}, known},
-	{rx(`FailedtoCUDA[cm]alloc(?:host)?(?:async)?(\d+)bytes`), []numberOf{requested}, known},
-	{rx(`memoryallocationof(\d+)bytesfailed`), []numberOf{requested}, known},
+	{rx(`youtriedtoallocate(\d+)bytes`), []numberOf{requestedOf}, keepsKnown},
+	{rx(`Unabletoallocate` + size + `foranarray`), []numberOf{requestedOf}, keepsKnown},
+	{rx(`FailedtoCUDA[cm]alloc(?:host)?(?:async)?(\d+)bytes`), []numberOf{requestedOf}, keepsKnown},
+	{rx(`memoryallocationof(\d+)bytesfailed`), []numberOf{requestedOf}, keepsKnown},
 	{rx(`(?:[Oo]utofmemory(?:whiletryingtoallocate|allocating)|` +
-		`EXHAUSTED:.{0,80}[Ff]ailedtoallocate(?:requestfor)?)` + size), []numberOf{requested}, known},
-	// ggml's backends, Vulkan among them; ONNX Runtime, TensorRT, CuPy, MLX (rules.go says where): one of its groups has it
+		`EXHAUSTED:.{0,80}[Ff]ailedtoallocate(?:requestfor)?)` + size), []numberOf{requestedOf}, keepsKnown},
+	// ggml's backends, Vulkan among them; ONNX Runtime, TensorRT, CuPy, MLX (rules.go says where): one of its groups has
+	// it
 	{rx(`(?:allocating` + size + `ondevice\d+:|[Dd]evicememoryallocationofsize(\d+)failed|` +
 		`[Ff]ailedtoallocate(?:[A-Za-z]\w{0,20})?buffer,?(?:of)?size=?(\d[\d.]*(?:[KMGT]i?B)?)|` +
 		`requestedbufferofsize(\d+)|amountofGPUmemory\((\d+)bytes\)|Outofmemoryallocating(\d[\d,]*)bytes|` +
 		`Insufficientmemory\)Failedtoallocate(\d+)bytes|\[metal::malloc\]Attemptingtoallocate(\d+)bytes|` +
 		`requestedbytesof(\d+)|ArrowMemoryError:.{0,40}?allocofsize(\d+)failed)`),
-		slices.Repeat([]numberOf{requested}, 10), known},
+		slices.Repeat([]numberOf{requestedOf}, 10), keepsKnown},
 	// tensorflow/core/common_runtime/bfc_allocator.cc, where it is a failure
-	{rx(`ranoutofmemorytryingtoallocate` + size + `(?:\(rounded|requestedby|\.Current|\.See)`), []numberOf{requested}, known},
+	{rx(`ranoutofmemorytryingtoallocate` + size + `(?:\(rounded|requestedby|\.Current|\.See)`), []numberOf{requestedOf},
+		keepsKnown},
 	// TensorFlow's gpu_cudamallocasync_allocator.cc, on two lines
 	{rx(`failedtoallocate(\d+)bytes:CUDAerror.{0,80}?Freememory/Totalmemory:(\d+)/(\d+)`),
-		[]numberOf{requested, freeNow, capacity}, replaces},
+		[]numberOf{requestedOf, freeOf, capacityOf}, replacesKnown},
 	// XLA's allocator of a TPU
 	{rx(`Attemptingtoreserve` + size + `atthebottomofmemory\.Thatwasnotpossible\.Thereare` + size + `free`),
-		[]numberOf{requested, freeNow}, replaces},
+		[]numberOf{requestedOf, freeOf}, replacesKnown},
 	// XGBoost's src/common/device_helpers.cuh, later device_vector.cu: three lines
 	{rx(`Memoryallocationerroronworker\d+:.{0,120}?-Freememory:` + xgbSize + `-Requestedmemory:` + xgbSize),
-		[]numberOf{freeNow, requested}, replaces},
+		[]numberOf{freeOf, requestedOf}, replacesKnown},
 	// Paddle's paddle/phi/core/memory/allocation/cuda_allocator.cc
 	{rx(`Cannotallocate` + size + `memoryonGPU\d+,` + size + `memoryhasbeenallocatedandavailablememoryisonly` + size),
-		[]numberOf{requested, allocated, freeNow}, replaces},
-	{rx(`Used` + size + `of` + size + `\w+\.`), []numberOf{requested, capacity}, alone}, // XLA
+		[]numberOf{requestedOf, allocatedOf, freeOf}, replacesKnown},
+	{rx(`Used` + size + `of` + size + `\w+\.`), []numberOf{requestedOf, capacityOf}, onlyUnknown}, // XLA
 }
 
-// lastForms are what other forms are trusted before: c10/cuda/CUDACachingAllocator.cpp, of a request that it tries again.
+// lastForms are what other forms are trusted before: c10/cuda/CUDACachingAllocator.cpp, of a request that it tries
+// again.
 var lastForms = []form{
 	{rx(`failedwithOOMondevice\d+whiletryingto(?:allocate|map)(\d+)bytes\(free:(\d+),total:(\d+)\)`),
-		[]numberOf{requested, freeNow, capacity}, alone},
+		[]numberOf{requestedOf, freeOf, capacityOf}, onlyUnknown},
 }
 
 var (
@@ -206,12 +209,12 @@ func set(to **unit.Bytes, re *pattern, s string) {
 func (n *Numbers) read(forms []form, s string) {
 	for _, f := range forms {
 		m := f.re.FindStringSubmatch(s)
-		if m == nil || f.when == alone && (n.Requested != nil || n.Capacity != nil) {
+		if m == nil || f.when == onlyUnknown && (n.Requested != nil || n.Capacity != nil) {
 			continue
 		}
 		for i, number := range f.to {
 			to := number(n)
-			if v, ok := parseSize(m[i+1]); ok && (f.when != known || *to == nil) {
+			if v, ok := parseSize(m[i+1]); ok && (f.when != keepsKnown || *to == nil) {
 				*to = rounded(v)
 			}
 		}
@@ -257,14 +260,14 @@ func (n *Numbers) readProcesses(s string) {
 	}
 }
 
-// oldLabels are what stands after the numbers of torch 1.x, 2.0 and torch_npu, in their order. The last is one of two: until
-// 1.3 it was "cached", which is reserved and does not count what is allocated.
+// oldLabels are what stands after the numbers of torch 1.x, 2.0 and torch_npu, in their order. The last is one of two:
+// until 1.3 it was "cached", which is reserved and does not count what is allocated.
 var oldLabels = []struct {
 	label string
 	to    numberOf
 	last  bool
-}{{"alreadyallocated", allocated, false}, {"currentactive", skipped, false}, {"free", freeNow, false},
-	{"allowed", allowed, false}, {"reservedintotalby", reserved, true}, {"cached", reserved, true}}
+}{{"alreadyallocated", allocatedOf, false}, {"currentactive", noneOf, false}, {"free", freeOf, false},
+	{"allowed", allowedOf, false}, {"reservedintotalby", reservedOf, true}, {"cached", reservedOf, true}}
 
 // readOld reads the numbers of torch 1.x and 2.0, each with its label, up to where a paste has cut them: what is not
 // there stays unknown.
@@ -308,7 +311,8 @@ func (n *Numbers) readOld(s string) {
 	}
 }
 
-// oldLabel returns the place of the label that a text begins with, or of which a cut left the beginning; -1 if there is none.
+// oldLabel returns the place of the label that a text begins with, or of which a cut left the beginning; -1 if there
+// is none.
 func oldLabel(s string) int {
 	for i, l := range oldLabels {
 		if strings.HasPrefix(s, l.label) || s != "" && strings.HasPrefix(l.label, s) {
@@ -347,40 +351,6 @@ func (n *Numbers) count() int {
 		}
 	}
 	return c
-}
-
-// Since 2.13 torch prints a line for each request that the card refused, before it gives back what it caches and asks
-// again (c10/cuda/CUDACachingAllocator.cpp). A program that succeeds may print thousands: they show a card that is
-// full, and how much it lacked, and prove no failure.
-
-// A Retry is one such line.
-type Retry struct {
-	Requested, Free, Total unit.Bytes
-}
-
-// Retries sums up those of a phase.
-type Retries struct {
-	Count int `json:"count"`
-	// the most that a request was larger than what was free; 0 if it never was
-	Short unit.Bytes `json:"short_bytes,omitempty"`
-}
-
-// Add adds one.
-func (n *Retries) Add(r Retry) { n.Join(Retries{1, r.Requested - r.Free}) }
-
-// Join adds others.
-func (n *Retries) Join(o Retries) { n.Count, n.Short = n.Count+o.Count, max(n.Short, o.Short) }
-
-// In returns a clause for a person: "41 times in validation, 380 MiB short". phase may be "".
-func (n Retries) In(phase string) string {
-	s := times(n.Count)
-	if phase != "" {
-		s += " in " + phase
-	}
-	if n.Short > 0 {
-		s += fmt.Sprintf(", %v short", n.Short)
-	}
-	return s
 }
 
 var (

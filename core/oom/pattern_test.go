@@ -27,7 +27,8 @@ func TestPatterns(t *testing.T) {
 		f.re.MatchString("x")
 	}
 	for _, p := range []*pattern{msgThisProcess, msgOthers, msgAllocated, msgUnallocated, oldCapacity, oldNumber,
-		tfTensor, smiUsage, noHole, mention, quotes, logged, harness, recovered, anotherMessage, pythonLine, exceptionHead, exceptionLine} {
+		tfTensor, smiUsage, noHole, mention, quotes, logged, harness, recovered, anotherMessage, pythonLine, exceptionHead,
+		exceptionLine} {
 		p.MatchString("x")
 	}
 }

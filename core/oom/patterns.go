@@ -41,30 +41,30 @@ const checked job.SignKind = "check"
 // program that reports its progress has these signs. They are passed to OnEvent, and change no state.
 const StoppedEarly job.SignKind = "stopped early"
 
-// early are the words for it. They count only after the last step, so that a setting of that name is none. Each has a
-// literal, without which it would be tried on every line.
-var early = []string{
-	`(?i)\bearly[ _-]?stop(?:ped|ping)?(?:[^:=\w]|[:=]\s*[^\s\d]|$)`,
-	`(?i)\bstop(?:ped|ping)\b.{0,40}\bearly\b`,
-	`(?i)\bpatience\b.{0,60}\b(?:reached|exceeded|exhausted|ran out|is over)\b`,
-	`(?i)\bno improvement\b.{0,80}\bstop`,
-	`(?i)\bstopping (?:the )?training\b`,
-	`(?i)\b(?:has |have |training )converged\b`,
-	`(?i)^\W*converged\b`,
-	`(?i)\bconverged (?:at|after|in)\b`,
-	`(?i)\bstopped: .{0,60}\breached\b`,
-	`(?i)\b(?:target|goal|max_steps|max_epochs)\b.{0,60}\breached\b`,
-	`(?i)\bno improvement\b.{0,80}\b(?:halt|exit|terminat|end|quit)`,
-	`(?i)\bstopped improving\b`,
-	`(?i)\btrial\b.{0,30}\bpruned\b`,
-	`(?i)\btime (?:limit|budget)\b.{0,40}\b(?:reached|exceeded|is over)\b`,
-	`(?i)\bmax(?:imum)?[ _]?(?:train(?:ing)?[ _])?time\b.{0,40}\b(?:reached|exceeded)\b`,
-}
-
-// figures is what a report of a step has beside its number, and about what a line about a resume has, or a bar before its first step.
-var figures = lazy.MustCompile(`(?i)loss\W{1,4}-?\d`)
-
-var about = lazy.MustCompile(`(?i)\b(resum|load|restor|continu|start|from)|\?it/s`)
+var (
+	// early are the words for it. They count only after the last step, so that a setting of that name is none. Each has a
+	// literal, without which it would be tried on every line.
+	early = []string{
+		`(?i)\bearly[ _-]?stop(?:ped|ping)?(?:[^:=\w]|[:=]\s*[^\s\d]|$)`,
+		`(?i)\bstop(?:ped|ping)\b.{0,40}\bearly\b`,
+		`(?i)\bpatience\b.{0,60}\b(?:reached|exceeded|exhausted|ran out|is over)\b`,
+		`(?i)\bno improvement\b.{0,80}\bstop`,
+		`(?i)\bstopping (?:the )?training\b`,
+		`(?i)\b(?:has |have |training )converged\b`,
+		`(?i)^\W*converged\b`,
+		`(?i)\bconverged (?:at|after|in)\b`,
+		`(?i)\bstopped: .{0,60}\breached\b`,
+		`(?i)\b(?:target|goal|max_steps|max_epochs)\b.{0,60}\breached\b`,
+		`(?i)\bno improvement\b.{0,80}\b(?:halt|exit|terminat|end|quit)`,
+		`(?i)\bstopped improving\b`,
+		`(?i)\btrial\b.{0,30}\bpruned\b`,
+		`(?i)\btime (?:limit|budget)\b.{0,40}\b(?:reached|exceeded|is over)\b`,
+		`(?i)\bmax(?:imum)?[ _]?(?:train(?:ing)?[ _])?time\b.{0,40}\b(?:reached|exceeded)\b`,
+	}
+	// figures is what a report of a step has beside its number, and about what a line about a resume has, or a bar before its first step.
+	figures = lazy.MustCompile(`(?i)loss\W{1,4}-?\d`)
+	about   = lazy.MustCompile(`(?i)\b(resum|load|restor|continu|start|from)|\?it/s`)
+)
 
 // Figures reports whether the line has what only a step has: its loss.
 func (e Event) Figures() bool {

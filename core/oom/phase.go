@@ -110,14 +110,14 @@ var (
 	dataFile    = rx(`(?i)(?:^|[/_.-])(?:datasets?|dataloaders?|data_?loaders?|data_?modules?|data)(?:\.py$|/)`)
 )
 
-// forwardFrame is one of a module's forward: the default, where nothing else is said.
-var forwardFrame = rx(`^(?:forward|call|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|` +
-	`_conv_forward)$`)
-
-// launcher is what starts a program, and takes no part in it.
-var launcher = rx(`torch/distributed/(?:elastic|launcher|run\.py|launch\.py)|<frozen|/multiprocessing/`)
-
-var trains = rx(`(?i)(?:^|_)(?:train|training|trainer|fit|finetune|fine_tune|pretrain|epoch)(?:_|$)`)
+var (
+	// forwardFrame is one of a module's forward: the default, where nothing else is said.
+	forwardFrame = rx(`^(?:forward|call|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|` +
+		`_conv_forward)$`)
+	// launcher is what starts a program, and takes no part in it.
+	launcher = rx(`torch/distributed/(?:elastic|launcher|run\.py|launch\.py)|<frozen|/multiprocessing/`)
+	trains   = rx(`(?i)(?:^|_)(?:train|training|trainer|fit|finetune|fine_tune|pretrain|epoch)(?:_|$)`)
+)
 
 // is reports whether a rule is about a frame.
 func (r *phaseRule) is(f frame) bool {

@@ -56,22 +56,21 @@ func advises(rs []row, i int, text string, at int) bool {
 	return false
 }
 
-// exceptionHead finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ", "Exception: ".
-var exceptionHead = rx(`(?:^|[\s:|(\[>"\x60*])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|` +
-	`Failure)|OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
-
-// quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
-var quotes = rx(`(?:[:=(\[{,]\s*|\b[bfr])["'](?:[^"']{0,60})$`)
-
-// logged is a logger's line. A program that logs a message goes on.
-var logged = rx(`(?i)^(?:[\[(|<]?\s*[\d/:.,TZ -]{8,40}[\])|>]?\W{0,4}.{0,60}?)?[\[(|<* ]{0,3}\b(?:debug|info|` +
-	`warn(?:ing)?|error)\b\s?[\])|>:*]|^\s*Warning:|^\|? ?WARNING|\bskipp(?:ed|ing)\b`)
-
-// harness is a test runner's summary: the test suite went on.
-var harness = rx(`(?i)\b\d+ (?:asserts in )?\d* ?tests?\b.*(?:failures?|errors?|failed)|=+ .*\d+ (?:failed|passed)`)
-
-// testSummary is pytest's line of a test that failed (_pytest/terminal.py).
-var testSummary = rx(`^(?:FAILED|ERROR) (?:\[[\d.]+s\] )?\S+\.py::\S+ - `)
+var (
+	// exceptionHead finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ".
+	exceptionHead = rx(`(?:^|[\s:|(\[>"\x60*])((?:[A-Za-z_]\w*\.)*` +
+		`(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|OutOfResources|Exception))` +
+		`(?:\([^)]{0,80}\))?:(?:\s|$)`)
+	// quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
+	quotes = rx(`(?:[:=(\[{,]\s*|\b[bfr])["'](?:[^"']{0,60})$`)
+	// logged is a logger's line. A program that logs a message goes on.
+	logged = rx(`(?i)^(?:[\[(|<]?\s*[\d/:.,TZ -]{8,40}[\])|>]?\W{0,4}.{0,60}?)?[\[(|<* ]{0,3}\b(?:debug|info|` +
+		`warn(?:ing)?|error)\b\s?[\])|>:*]|^\s*Warning:|^\|? ?WARNING|\bskipp(?:ed|ing)\b`)
+	// harness is a test runner's summary: the test suite went on.
+	harness = rx(`(?i)\b\d+ (?:asserts in )?\d* ?tests?\b.*(?:failures?|errors?|failed)|=+ .*\d+ (?:failed|passed)`)
+	// testSummary is pytest's line of a test that failed (_pytest/terminal.py).
+	testSummary = rx(`^(?:FAILED|ERROR) (?:\[[\d.]+s\] )?\S+\.py::\S+ - `)
+)
 
 // raisedHere reports whether a line is the last one of a traceback.
 func raisedHere(rs []row, i int) bool {
@@ -85,8 +84,8 @@ func raisedHere(rs []row, i int) bool {
 // raisedLine is an exception of any name, where a traceback has just ended: "zipfile.BadZipFile: File is not a zip file".
 var raisedLine = rx(`^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:: \S.*|:?\s*)$`)
 
-// readRow applies the rules to one line. If a line break splits the words of a rule, joining the next line, with a space and
-// without, finds them.
+// readRow applies the rules to one line. If a line break splits the words of a rule, joining the next line, with a
+// space and without, finds them.
 func readRow(rs []row, i int) (finding, bool) {
 	body := strings.TrimSpace(rs[i].body)
 	f, _, ok := readText(rs, i, body)
@@ -193,7 +192,8 @@ type ruleMatch struct {
 
 // matched looks at the text that begins at a row, where a rule matches from a byte on.
 func matched(r rule, rs []row, i int, text string, start int) *ruleMatch {
-	m := &ruleMatch{finding: finding{rule: r, rows: rs, at: i, name: head1(text), traced: tracedAbove(rs, i)}, text: text, before: text[:start]}
+	m := &ruleMatch{finding: finding{rule: r, rows: rs, at: i, name: head1(text), traced: tracedAbove(rs, i)}, text: text,
+		before: text[:start]}
 	if h := exceptionHead.FindStringIndex(text); h != nil && h[0] < start {
 		m.before = text[:h[0]]
 	}
@@ -290,7 +290,8 @@ func (m *ruleMatch) printed() bool {
 		return true
 	}
 	before := strings.TrimSpace(m.before)
-	return m.ofMemory() && len(m.text) < 120 && (before == "" || strings.ContainsRune(":]|>-!", rune(before[len(before)-1])))
+	return m.ofMemory() && len(m.text) < 120 &&
+		(before == "" || strings.ContainsRune(":]|>-!", rune(before[len(before)-1])))
 }
 
 // otherErrors are exceptions of Python that are never raised for lack of memory.

@@ -100,18 +100,18 @@ func flag(of, text string) with {
 // inFramework names a framework's setting if the text shows that framework.
 func inFramework(framework, text string) with {
 	return func(m *Remedy, c Clues) {
-		if c.use(framework) && !(framework == Accelerate && (c.use(Transformers) || c.use(DeepSpeed))) {
+		if c.use(framework) && !(framework == ofAccelerate && (c.use(ofTransformers) || c.use(ofDeepSpeed))) {
 			m.Flags = append(m.Flags, Flag{framework, text})
 		}
 	}
 }
 
-// inTorch names a change to code that uses torch directly, if no framework has a setting for it and torch is not older than
-// since.
-func inTorch(since int, text string) with {
+// plainTorch names a change to code that uses torch directly, if no framework has a setting for it and torch is not
+// older than since.
+func plainTorch(since int, text string) with {
 	return func(m *Remedy, c Clues) {
-		if c.use(Torch) && len(m.Flags) == 0 && !c.Torch.olderThan(since) {
-			m.Flags = append(m.Flags, Flag{Torch, text})
+		if c.use(ofTorch) && len(m.Flags) == 0 && !c.Torch.olderThan(since) {
+			m.Flags = append(m.Flags, Flag{ofTorch, text})
 		}
 	}
 }
@@ -125,12 +125,13 @@ func (a *advice) gpu() {
 		a.offer("none", "the kernel restarted: after an error a notebook keeps the tensors of the step that failed")
 	}
 	if r.Phase == Build && r.Requested == nil && r.Kind != GPUContention && a.c.Device == "" {
-		a.offer("none", "a look at the card as it starts: where nothing at all can be taken, others mostly hold it", ask("nvidia-smi"))
+		a.offer("none", "a look at the card as it starts: where nothing at all can be taken, others mostly hold it",
+			ask("nvidia-smi"))
 	}
 	if siblings := r.Numbers.siblings() > 0; siblings || r.Requested == nil && r.Phase == Build && a.c.Ranks {
 		a.offer("none", "one card for each rank, chosen before anything is put onto a card: without it all ranks begin "+
 			"on the first",
-			inTorch(0, `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`))
+			plainTorch(0, `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`))
 	}
 	if r.Numbers.roomy() {
 		a.offer("none", "a look at the other limits of the process: address space, locked memory, the number of maps",
@@ -151,11 +152,13 @@ func (a *advice) gpu() {
 		a.build()
 	case Checkpoint:
 		if r.Part != Save {
-			a.offer("none", "the state loaded to the CPU first: loaded onto the card it is there twice", inTorch(0, `torch.load(path, map_location="cpu")`))
+			a.offer("none", "the state loaded to the CPU first: loaded onto the card it is there twice",
+				plainTorch(0, `torch.load(path, map_location="cpu")`))
 		}
 		if r.Part == Save || r.Part == "" {
-			a.offer("none", "the state saved from a copy on the CPU", inFramework(FSDP, "FullStateDictConfig(offload_to_cpu=True, "+
-				"rank0_only=True)"))
+			a.offer("none", "the state saved from a copy on the CPU",
+				inFramework(ofFSDP, "FullStateDictConfig(offload_to_cpu=True, "+
+					"rank0_only=True)"))
 		}
 	case Data:
 		a.offer("none", "batches moved to the card one at a time, without prefetching onto it")
@@ -182,8 +185,10 @@ func (a *advice) contended() {
 		tool, visible = "xpu-smi ps", "ZE_AFFINITY_MASK=N"
 	}
 	a.offer("none", what, ask(tool), env(visible))
-	if a.c.use(JAX) { // docs.jax.dev, GPU memory allocation
-		a.offer("none", "no memory taken ahead by the JAX programs on it: each takes three quarters of the card as it starts", env("XLA_PYTHON_CLIENT_PREALLOCATE=false"))
+	if a.c.use(ofJAX) { // docs.jax.dev, GPU memory allocation
+		a.offer("none",
+			"no memory taken ahead by the JAX programs on it: each takes three quarters of the card as it starts",
+			env("XLA_PYTHON_CLIENT_PREALLOCATE=false"))
 	}
 }
 
@@ -209,20 +214,23 @@ func (a *advice) allocator() {
 	gap := r.Reserved != nil && r.Allocated != nil && r.Requested != nil && *r.Reserved-*r.Allocated >= *r.Requested
 	pieces := r.Kind == GPUFragmentation || gap && !r.Limit
 	if r.Limit && r.Allowed != nil && r.Capacity != nil {
-		a.offer("none", "a higher memory fraction: the card has room that this process may not take", inTorch(108, "torch.cuda.set_per_process_memory_fraction(1.0)"))
+		a.offer("none", "a higher memory fraction: the card has room that this process may not take",
+			plainTorch(108, "torch.cuda.set_per_process_memory_fraction(1.0)"))
 	}
 	switch {
 	case a.c.Device == "tpu":
-	case a.c.use(JAX) && r.Kind == GPUContention:
-	case a.c.use(JAX):
+	case a.c.use(ofJAX) && r.Kind == GPUContention:
+	case a.c.use(ofJAX):
 		// docs.jax.dev, GPU memory allocation
-		a.offer("none", "the whole card for JAX, which takes three quarters of it unless told otherwise", env("XLA_PYTHON_CLIENT_MEM_FRACTION=.95"))
-	case a.c.use(TensorFlow) && (r.Kind == GPUFragmentation || r.Kind == GPUUnspecified):
-		a.offer("none", "another allocator, where memory is in pieces", env("TF_GPU_ALLOCATOR=cuda_malloc_async")) // tsl/framework/bfc_allocator.cc
+		a.offer("none", "the whole card for JAX, which takes three quarters of it unless told otherwise",
+			env("XLA_PYTHON_CLIENT_MEM_FRACTION=.95"))
+	case a.c.use(ofTensorFlow) && (r.Kind == GPUFragmentation || r.Kind == GPUUnspecified):
+		// tsl/framework/bfc_allocator.cc
+		a.offer("none", "another allocator, where memory is in pieces", env("TF_GPU_ALLOCATOR=cuda_malloc_async"))
 	case r.Capacity == nil && r.Allowed != nil:
 		// aten/src/ATen/mps/MPSAllocator.mm
 		a.offer("none", "no limit: the system may come to a halt", env("PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"))
-	case !pieces || !a.c.use(Torch):
+	case !pieces || !a.c.use(ofTorch):
 	case a.c.NoExpandable == "" && !a.c.Torch.olderThan(202):
 		a.expandable()
 	case r.Kind == GPUFragmentation && !a.c.Torch.olderThan(110):
@@ -257,7 +265,9 @@ func (a *advice) unsplit() {
 	if why == "" {
 		why = "torch is too old for them"
 	}
-	a.offer("none", "large blocks never split; it may itself raise the usage (segments that grow would be better: "+why+")", env(name+"=max_split_size_mb:128"))
+	a.offer("none",
+		"large blocks never split; it may itself raise the usage (segments that grow would be better: "+why+")",
+		env(name+"=max_split_size_mb:128"))
 }
 
 // little: below 1/20 of the card, the gain of expandable segments is called little. It is our choice: the next larger
@@ -268,9 +278,9 @@ const little = 20
 func (a *advice) step() {
 	a.smaller()
 	a.checkpointing()
-	if a.c.use(DeepSpeed) {
+	if a.c.use(ofDeepSpeed) {
 		a.offer("speed", "gradients and optimizer states sharded over the ranks, or kept on the CPU",
-			flag(DeepSpeed, `"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}`))
+			flag(ofDeepSpeed, `"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}`))
 	}
 	a.bf16()
 	a.offer("recipe", smallerInput)
@@ -280,19 +290,19 @@ const smallerInput = "a smaller crop, sequence or resolution: another experiment
 
 func (a *advice) checkpointing() {
 	a.offer("speed", "activation checkpointing: the same mathematics, about a third more time",
-		inFramework(Transformers, "--gradient_checkpointing True"),
-		inFramework(JAX, "jax.checkpoint(f)"),
-		inTorch(111, "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"))
+		inFramework(ofTransformers, "--gradient_checkpointing True"),
+		inFramework(ofJAX, "jax.checkpoint(f)"),
+		plainTorch(111, "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"))
 }
 
 func (a *advice) bf16() {
 	a.offer("numerics", "bf16 (or fp16) autocast, where it is off: other rounding",
-		inFramework(Transformers, "--bf16 True"),
-		inFramework(Lightning, `Trainer(precision="bf16-mixed"), before 2.0 "bf16"`),
-		inFramework(Accelerate, "accelerate launch --mixed_precision bf16"),
-		inFramework(DeepSpeed, `"bf16": {"enabled": true}`),
-		inFramework(TensorFlow, `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`),
-		inTorch(110, fmt.Sprintf("torch.autocast(%q, dtype=torch.bfloat16)", a.device())))
+		inFramework(ofTransformers, "--bf16 True"),
+		inFramework(ofLightning, `Trainer(precision="bf16-mixed"), before 2.0 "bf16"`),
+		inFramework(ofAccelerate, "accelerate launch --mixed_precision bf16"),
+		inFramework(ofDeepSpeed, `"bf16": {"enabled": true}`),
+		inFramework(ofTensorFlow, `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`),
+		plainTorch(110, fmt.Sprintf("torch.autocast(%q, dtype=torch.bfloat16)", a.device())))
 }
 
 // device is torch's name for the kind of device.
@@ -323,10 +333,13 @@ func (a *advice) smaller() {
 		what += "; even so only if that one request grows with the batch"
 	}
 	a.offer("speed", what,
-		inFramework(Transformers, a.trainer(part, of)),
-		inFramework(Lightning, fmt.Sprintf("Trainer(accumulate_grad_batches=%d) and a DataLoader of %s the batch_size", of, part)),
-		inFramework(DeepSpeed, fmt.Sprintf(`"train_micro_batch_size_per_gpu": %s, "gradient_accumulation_steps": %s`, part, times)),
-		inFramework(Accelerate, fmt.Sprintf("Accelerator(gradient_accumulation_steps=%d) and a DataLoader of %s the batch_size", of, part)))
+		inFramework(ofTransformers, a.trainer(part, of)),
+		inFramework(ofLightning,
+			fmt.Sprintf("Trainer(accumulate_grad_batches=%d) and a DataLoader of %s the batch_size", of, part)),
+		inFramework(ofDeepSpeed,
+			fmt.Sprintf(`"train_micro_batch_size_per_gpu": %s, "gradient_accumulation_steps": %s`, part, times)),
+		inFramework(ofAccelerate,
+			fmt.Sprintf("Accelerator(gradient_accumulation_steps=%d) and a DataLoader of %s the batch_size", of, part)))
 }
 
 // trainer writes the micro-batch as flags of the Trainer of transformers, with the numbers that it printed, if it did.
@@ -339,19 +352,20 @@ func (a *advice) trainer(part string, of int64) string {
 }
 
 func (a *advice) validation() {
-	a.offer("none", "validation without gradients, if it keeps them", inTorch(0, "with torch.no_grad():"))
+	a.offer("none", "validation without gradients, if it keeps them", plainTorch(0, "with torch.no_grad():"))
 	a.offer("speed", "a validation batch of 1; the training batch has no part in it",
-		inFramework(Transformers, "--per_device_eval_batch_size 1"),
-		inFramework(Lightning, "a val_dataloader of batch_size=1"))
-	if a.c.use(Transformers) {
+		inFramework(ofTransformers, "--per_device_eval_batch_size 1"),
+		inFramework(ofLightning, "a val_dataloader of batch_size=1"))
+	if a.c.use(ofTransformers) {
 		// by default all predictions stay on the card until the end: transformers/trainer.py, evaluation_loop
-		a.offer("speed", "predictions moved to the host as they come, not at the end", flag(Transformers, "--eval_accumulation_steps 1"))
+		a.offer("speed", "predictions moved to the host as they come, not at the end",
+			flag(ofTransformers, "--eval_accumulation_steps 1"))
 	}
 	a.offer("metrics", "validation in tiles or on smaller pieces: the same model, other validation figures")
 }
 
 func (a *advice) optimizer() {
-	if !a.c.Torch.olderThan(200) && !a.c.use(JAX) && !a.c.use(TensorFlow) && a.c.Device != "mps" {
+	if !a.c.Torch.olderThan(200) && !a.c.use(ofJAX) && !a.c.use(ofTensorFlow) && a.c.Device != "mps" {
 		// foreach is torch's default on CUDA since 2.0: torch/optim/optimizer.py, _default_to_fused_or_foreach
 		// Where the version is not known, the remedy names the version that it needs.
 		since := ""
@@ -362,39 +376,46 @@ func (a *advice) optimizer() {
 		text, trainer := "foreach=False for the optimizer", with(func(*Remedy, Clues) {})
 		if a.c.Device == "" || a.c.Device == "hip" {
 			text = "foreach=False, or fused=True, for the optimizer"
-			trainer = inFramework(Transformers, "--optim adamw_torch_fused")
+			trainer = inFramework(ofTransformers, "--optim adamw_torch_fused")
 		}
 		a.offer("speed", "an optimizer that works on one tensor after the other, without a copy of them all"+since,
-			trainer, inTorch(200, text))
+			trainer, plainTorch(200, text))
 	}
-	a.offer("speed", "optimizer states sharded over the ranks, or kept on the CPU: the first step makes them, so a smaller batch helps little",
-		inFramework(Transformers, "--deepspeed ds.json, with \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}}"),
-		inFramework(Lightning, `Trainer(strategy="deepspeed_stage_2_offload")`),
-		inFramework(DeepSpeed, `"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}`),
-		inFramework(Accelerate, "accelerate launch --use_deepspeed --zero_stage 2 --offload_optimizer_device cpu"))
-	a.offer("numerics", "optimizer states of 8 bits", inFramework(Transformers, "--optim adamw_bnb_8bit"))
+	a.offer("speed",
+		"optimizer states sharded over the ranks, or kept on the CPU: the first step makes them, so a smaller batch "+
+			"helps little",
+		inFramework(ofTransformers,
+			"--deepspeed ds.json, with \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}}"),
+		inFramework(ofLightning, `Trainer(strategy="deepspeed_stage_2_offload")`),
+		inFramework(ofDeepSpeed, `"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}`),
+		inFramework(ofAccelerate, "accelerate launch --use_deepspeed --zero_stage 2 --offload_optimizer_device cpu"))
+	a.offer("numerics", "optimizer states of 8 bits", inFramework(ofTransformers, "--optim adamw_bnb_8bit"))
 }
 
 func (a *advice) build() {
-	a.offer("none", "weights read to the CPU first: read onto the card they are there twice", inTorch(0, `torch.load(path, map_location="cpu")`))
-	a.offer("speed", "a model that is sharded over cards or kept in part on the CPU; there is no batch yet, so its size is no remedy")
+	a.offer("none", "weights read to the CPU first: read onto the card they are there twice",
+		plainTorch(0, `torch.load(path, map_location="cpu")`))
+	a.offer("speed",
+		"a model that is sharded over cards or kept in part on the CPU; there is no batch yet, so its size is no remedy")
 	a.offer("numerics", "weights in bf16 from the start")
 }
 
 func (a *advice) sharedMemory() {
 	a.offer("none", "more shared memory for the container; in Kubernetes an emptyDir with medium: Memory on /dev/shm",
 		flag("docker run", "--shm-size=8g, or --ipc=host"))
-	a.offer("none", "fewer loader workers, a smaller prefetch factor", inFramework(Transformers, "--dataloader_num_workers 1"),
-		inTorch(0, "DataLoader(num_workers=1, prefetch_factor=2)"))
+	a.offer("none", "fewer loader workers, a smaller prefetch factor",
+		inFramework(ofTransformers, "--dataloader_num_workers 1"),
+		plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2)"))
 	// not the sharing strategy file_system: its files lie on /dev/shm too (aten/src/ATen/MapAllocator.cpp, shm_open)
 }
 
 func (a *advice) hostMemory() {
 	limited := a.limited()
 	a.offer("none", "fewer loader workers, a smaller prefetch factor, no pinned memory",
-		inFramework(Transformers, "--dataloader_num_workers 1 --dataloader_pin_memory False"),
-		inTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
-	a.offer("none", "data that is read and not held (memory-mapped files); persistent_workers off, if memory grows from epoch to epoch")
+		inFramework(ofTransformers, "--dataloader_num_workers 1 --dataloader_pin_memory False"),
+		plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
+	a.offer("none",
+		"data that is read and not held (memory-mapped files); persistent_workers off, if memory grows from epoch to epoch")
 	if a.workPhase() == Build || a.workPhase() == Checkpoint && a.r.Part != Save {
 		a.mapped("weights that are memory-mapped as they are read")
 	}
@@ -431,19 +452,21 @@ func (a *advice) hostRefused() {
 	switch a.workPhase() {
 	case Data:
 		a.offer("none", "arrays that are memory-mapped or read in parts, or of a smaller type")
-		a.offer("none", "fewer loader workers, each of which holds its own copy", inTorch(0, "DataLoader(num_workers=1)"))
+		a.offer("none", "fewer loader workers, each of which holds its own copy", plainTorch(0, "DataLoader(num_workers=1)"))
 	case Validation:
 		a.validation()
 	case Optimizer:
-		a.offer("recipe", "an optimizer with a smaller state: SGD with momentum keeps one number a weight, Adam two", inTorch(0, "torch.optim.SGD(parameters, lr, momentum=0.9)"))
-		a.offer("none", "fewer loader workers, each of which holds its own copy", inTorch(0, "DataLoader(num_workers=1)"))
+		a.offer("recipe", "an optimizer with a smaller state: SGD with momentum keeps one number a weight, Adam two",
+			plainTorch(0, "torch.optim.SGD(parameters, lr, momentum=0.9)"))
+		a.offer("none", "fewer loader workers, each of which holds its own copy", plainTorch(0, "DataLoader(num_workers=1)"))
 	case Build:
 		a.mapped("weights that are memory-mapped as they are read")
 		a.offer("numerics", "weights in bf16 from the start")
 		a.offer("model", "a smaller model; there is no batch yet, so its size is no remedy")
 	case Checkpoint:
 		if a.r.Part == Save {
-			a.offer("none", "a state that is written in parts, or only what is needed of it: what gathers it holds a second copy")
+			a.offer("none",
+				"a state that is written in parts, or only what is needed of it: what gathers it holds a second copy")
 		} else {
 			a.mapped("a state that is memory-mapped as it is read")
 		}
@@ -461,14 +484,14 @@ var pagingFile = rx(`(?:WinError|os error) 1455|[Pp]aging file`)
 
 // mapped adds memory-mapped reading of a state (torch/serialization.py: mmap, from 2.1 on).
 func (a *advice) mapped(what string) {
-	if a.c.use(Torch) && a.c.Torch.From < 201 && !a.c.Torch.olderThan(201) {
+	if a.c.use(ofTorch) && a.c.Torch.From < 201 && !a.c.Torch.olderThan(201) {
 		what += " (torch 2.1 or later)"
 	}
 	if a.c.Torch.olderThan(201) {
 		a.offer("none", "one state read at a time, and let go of before the next: torch 2.1 or later could memory-map it")
 		return
 	}
-	a.offer("none", what, inTorch(201, "torch.load(path, mmap=True)"))
+	a.offer("none", what, plainTorch(201, "torch.load(path, mmap=True)"))
 }
 
 // hostStep adds what helps a training step on the CPU: as on a card, without moving things to the CPU.
@@ -492,7 +515,8 @@ func (a *advice) limited() bool {
 	}
 	const step = 100 * unit.MiB
 	more = (more + step - 1) / step * step
-	a.offer("none", fmt.Sprintf("more than the %v that launch was told to allow each process", limit), flag("launch", fmt.Sprintf("--memory %dMiB", more/unit.MiB)))
+	a.offer("none", fmt.Sprintf("more than the %v that launch was told to allow each process", limit),
+		flag("launch", fmt.Sprintf("--memory %dMiB", more/unit.MiB)))
 	return true
 }
 
@@ -501,7 +525,8 @@ func (a *advice) unexplained() {
 	if a.c.Slurm != "" {
 		a.offer("none", "who killed it: the scheduler knows", ask(a.sacct()))
 	}
-	a.offer("none", "who killed it: the kernel's log names the process, if it was the kernel", ask(`journalctl -k -g "out of memory|oom-kill"`))
+	a.offer("none", "who killed it: the kernel's log names the process, if it was the kernel",
+		ask(`journalctl -k -g "out of memory|oom-kill"`))
 	a.hostMemory()
 }
 
@@ -520,28 +545,34 @@ const fromState = "a resume from the last saved state"
 // otherRemedies are what helps, by what ended the program instead of memory.
 var otherRemedies = map[string][]proposal{
 	"device_assert": {
-		give("none", "the line that is at fault, shown by a run in step with the card, or on the CPU: an index or a label is out of range", env("CUDA_LAUNCH_BLOCKING=1")),
+		give("none",
+			"the line that is at fault, shown by a run in step with the card, or on the CPU: an index or a label is out of "+
+				"range", env("CUDA_LAUNCH_BLOCKING=1")),
 	},
 	"open_files": {
 		give("none", "a higher limit of open files", ask("ulimit -n 65536")),
-		give("none", "fewer loader workers, or tensors shared by files", flag(Torch, `torch.multiprocessing.set_sharing_strategy("file_system")`)),
+		give("none", "fewer loader workers, or tensors shared by files",
+			flag(ofTorch, `torch.multiprocessing.set_sharing_strategy("file_system")`)),
 	},
 	"map_count": {
 		give("none", "a higher limit of maps", ask("sudo sysctl vm.max_map_count=1048576")),
 		give("none", "fewer tensors shared between processes: batches of a few large tensors, fewer loader workers",
-			inTorch(0, "DataLoader(num_workers=1, prefetch_factor=2)")),
+			plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2)")),
 	},
 	"cut_off": {give("none", "the rest of the output: its last line is missing here")},
 	"disk_full": {
-		give("none", "room on the disk, in its inodes or in the quota; older saved states may go", ask("df -h .; df -i .; quota -s")),
+		give("none", "room on the disk, in its inodes or in the quota; older saved states may go",
+			ask("df -h .; df -i .; quota -s")),
 		give("none", "a look at the newest saved state before a resume: it may be torn"),
 	},
 	"kernel_resources": {
-		give("speed", "smaller blocks or fewer stages of that kernel, or the plain implementation; a smaller batch does nothing"),
+		give("speed",
+			"smaller blocks or fewer stages of that kernel, or the plain implementation; a smaller batch does nothing"),
 	},
 	"time_limit": {
 		give("none", fromState+", with more time", flag("sbatch", "--time")),
-		give("none", "a signal before the end, for a program that saves its state on it", flag("sbatch", "--signal=B:USR1@300")),
+		give("none", "a signal before the end, for a program that saves its state on it",
+			flag("sbatch", "--signal=B:USR1@300")),
 	},
 	"preempted":   {give("none", fromState+"; put back into the queue by itself", flag("sbatch", "--requeue"))},
 	"cancelled":   {give("none", fromState+": a person or the scheduler cancelled it")},
@@ -552,22 +583,26 @@ var otherRemedies = map[string][]proposal{
 		give("none", "expandable segments off until then", env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False")),
 	},
 	"nccl": {
-		give("none", "the first rank that failed: its own log says why (several logs at once: launch explain rank*.log)", env("NCCL_DEBUG=INFO")),
+		give("none", "the first rank that failed: its own log says why (several logs at once: launch explain rank*.log)",
+			env("NCCL_DEBUG=INFO")),
 	},
 	"worker_died": {
 		give("none", "the log of the process that ended: this text only says that it did",
-			flag("torchrun", "--tee 3 --log_dir logs"), flag(Torch, "@torch.distributed.elastic.multiprocessing.errors.record on main")),
+			flag("torchrun", "--tee 3 --log_dir logs"),
+			flag(ofTorch, "@torch.distributed.elastic.multiprocessing.errors.record on main")),
 	},
 	"nan": {
 		give("recipe", "a smaller learning rate, or gradient clipping",
-			inFramework(Transformers, "--learning_rate, --max_grad_norm"), inFramework(Lightning, "Trainer(gradient_clip_val=1.0)"),
-			inTorch(0, "torch.nn.utils.clip_grad_norm_(parameters, 1.0)")),
+			inFramework(ofTransformers, "--learning_rate, --max_grad_norm"),
+			inFramework(ofLightning, "Trainer(gradient_clip_val=1.0)"),
+			plainTorch(0, "torch.nn.utils.clip_grad_norm_(parameters, 1.0)")),
 		give("numerics", "bf16 in place of fp16, whose largest number is 65,504"),
-		give("speed", "the operation that made it", inTorch(0, "torch.autograd.set_detect_anomaly(True)")),
+		give("speed", "the operation that made it", plainTorch(0, "torch.autograd.set_detect_anomaly(True)")),
 	},
 	noWorkspace: {
 		give("none", "a look at the card as it starts: full, and it is memory", ask("nvidia-smi")),
-		give("none", "a driver, CUDA and cuDNN that belong together, and one copy of each", ask("python -m torch.utils.collect_env")),
+		give("none", "a driver, CUDA and cuDNN that belong together, and one copy of each",
+			ask("python -m torch.utils.collect_env")),
 	},
 	"device_fault": {
 		give("none", "the call that is at fault, shown by a run in step with the card", env("CUDA_LAUNCH_BLOCKING=1")),

@@ -172,7 +172,8 @@ func verdict(all, tries []finding, fate fate, state State) Report {
 func (f *finding) endedBy(all []finding) *finding {
 	for i := range all {
 		g := &all[i]
-		if !f.ofMemory() || g.order <= f.order || g.x != f.x || g.rule.name != "exception" || !g.fatal || !g.traced || g.rows[g.at].rank != f.rows[f.at].rank {
+		if !f.ofMemory() || g.order <= f.order || g.x != f.x || g.rule.name != "exception" || !g.fatal || !g.traced ||
+			g.rows[g.at].rank != f.rows[f.at].rank {
 			continue
 		}
 		for _, r := range f.rows[f.at:g.at] {
@@ -203,7 +204,8 @@ func outlived(all []finding, root *finding) (most int) {
 	return most
 }
 
-// precedes reports whether a message is about the same failure as another, printed right before it or in another stream.
+// precedes reports whether a message is about the same failure as another, printed right before it or in another
+// stream.
 func (f *finding) precedes(root *finding) bool {
 	if f.alive || f.rule.nature == survived || f.count() > 0 && !f.Numbers.same(root.Numbers) {
 		return false
@@ -211,8 +213,8 @@ func (f *finding) precedes(root *finding) bool {
 	return f.stream != root.stream || root.rows[root.at].number-f.rows[f.at].number < announceLines
 }
 
-// announceLines bounds, in lines, how long before a traceback's last line a program may have logged the same failure: about the
-// length of the traceback.
+// announceLines bounds, in lines, how long before a traceback's last line a program may have logged the same failure:
+// about the length of the traceback.
 const announceLines = 60
 
 // heaviest returns the finding that ended the program, or nil.
@@ -390,7 +392,8 @@ func (r *Report) gpu(f *finding) {
 	}
 }
 
-// progressBefore reports whether the program had made progress before: then a full card is full of what it holds itself.
+// progressBefore reports whether the program had made progress before: then a full card is full of what it holds
+// itself.
 func (f *finding) progressBefore() bool {
 	for _, r := range near(f.rows, f.at, aheadRows, 0) {
 		if _, ok := progressOf(r.body); ok {
@@ -406,8 +409,8 @@ var noHole = rx(`(?i)no contiguous|not? .{0,24}contiguous (?:hole|block|region|c
 // notReservable are XLA's words for what is free and not in one piece at the end where it was asked for.
 var notReservable = rx(`That was not possible\. There are .{1,60} free, .{1,60} reservable`)
 
-// setPhase sets the phase, from the first of these that has one: the plugin's sign of the failure, exact frames, the phase that
-// was running by the signs, a forward's frames, the words around the evidence.
+// setPhase sets the phase, from the first of these that has one: the plugin's sign of the failure, exact frames, the
+// phase that was running by the signs, a forward's frames, the words around the evidence.
 func (r *Report) setPhase(f *finding, calls, after []frame, state State) {
 	f.saved = f.fatal && state.trainedOn()
 	defer func() { r.Part = r.part(f, calls, after, state) }()
@@ -510,7 +513,8 @@ func (f *finding) better(all []finding) *finding {
 	return b
 }
 
-// causeLine is one line for a person: what ran out and where, the request, why it failed, and what the program did then.
+// causeLine is one line for a person: what ran out and where, the request, why it failed, and what the program did
+// then.
 func (r *Report) causeLine() string {
 	text := r.eventWords()
 	if where := r.where(); where != "" {

@@ -71,13 +71,6 @@ type Failure struct {
 	Frames    []Frame       `json:"frames,omitempty"`
 }
 
-// A Frame is one call: a path, a line, a function.
-type Frame struct {
-	Path string `json:"path"`
-	Line int    `json:"line"`
-	Name string `json:"name"`
-}
-
 // settled is the longest time between an out-of-memory and the program's end that it caused: the program may still unwind
 // its stack, save a state, or wait for other ranks.
 const settled = time.Minute
@@ -211,11 +204,10 @@ func (e Exit) interrupted(codes map[int]string) bool {
 }
 
 // bySIGKILL reports whether SIGKILL ended the program, or what it ran in a shell.
-func (x Exit) bySIGKILL() bool { return x.Signal == sigkill || x.Code == 128+sigkill }
-
-const sighup = 1
+func (e Exit) bySIGKILL() bool { return e.Signal == sigkill || e.Code == 128+sigkill }
 
 const (
+	sighup  = 1
 	sigint  = 2
 	sigabrt = 6
 	sigbus  = 7

@@ -11,6 +11,17 @@ import (
 	"github.com/launch-ml/launch/core/metric"
 )
 
+// Names of the streams that the Detector knows apart. Others are live streams like Terminal.
+const (
+	Terminal = "terminal" // a pseudo-terminal, or a file or pipe that holds what would stand on one
+	Stdout   = "stdout"
+	Stderr   = "stderr"
+	// Log is the program's own log file. If both have a sign or a message, the log wins: it is not wrapped, not redrawn
+	// and not shared with other processes. What only a live stream has counts as well, because a log starts late and
+	// misses what kills the program.
+	Log = "log"
+)
+
 // An excerpt is the text around lines that may matter. Only a report reads it.
 type excerpt struct {
 	stream    string
@@ -49,7 +60,6 @@ type stream struct {
 	cleaner  cleaner
 	tail     tail
 	excerpts []*excerpt
-	dropped  int
 	open     bool // the last excerpt is still being written
 	record   record
 	state    State
@@ -92,7 +102,7 @@ func (s *stream) endRecord() {
 	s.record.open = false
 }
 
-// event records a sign.
+// take records a sign.
 func (s *stream) take(e Event, number int, text string) {
 	e.Line = Line{Stream: s.name, Number: number, Text: text}
 	if (e.Kind == job.Metric || e.Kind == job.Rate || e.Kind == job.Updates || e.Kind == checked ||
@@ -279,15 +289,3 @@ func (r *record) matchWith(signs *signReader, words *words, found func(Event)) {
 		}
 	}
 }
-
-const Terminal = "terminal" // a pseudo-terminal, or a file or pipe that holds what would stand on one
-
-// Names of the streams that the Detector knows apart. Others are live streams like Terminal.
-const (
-	Stdout = "stdout"
-	Stderr = "stderr"
-	// Log is the program's own log file. If both have a sign or a message, the log wins: it is not wrapped, not redrawn
-	// and not shared with other processes. What only a live stream has counts as well, because a log starts late and
-	// misses what kills the program.
-	Log = "log"
-)

@@ -181,7 +181,8 @@ func (r *Report) ofCard() bool { return r.OOM && strings.HasPrefix(string(r.Kind
 
 // saw adds evidence, and the memory that it points to.
 func (r *Report) saw(from Source, what string, speaksFor Kind, how Confidence) {
-	r.Evidence = append(r.Evidence[:len(r.Evidence):len(r.Evidence)], Evidence{From: from, Line: Line{Text: what}, For: speaksFor, Sure: how})
+	r.Evidence = append(r.Evidence[:len(r.Evidence):len(r.Evidence)],
+		Evidence{From: from, Line: Line{Text: what}, For: speaksFor, Sure: how})
 }
 
 // A Source is where evidence comes from.
@@ -278,4 +279,83 @@ func times(n int) string {
 		return "once"
 	}
 	return fmt.Sprintf("%d times", n)
+}
+
+// Since 2.13 torch prints a line for each request that the card refused, before it gives back what it caches and asks
+// again (c10/cuda/CUDACachingAllocator.cpp). A program that succeeds may print thousands: they show a card that is
+// full, and how much it lacked, and prove no failure.
+
+// A Retry is one such line.
+type Retry struct {
+	Requested, Free, Total unit.Bytes
+}
+
+// Retries sums up those of a phase.
+type Retries struct {
+	Count int `json:"count"`
+	// the most that a request was larger than what was free; 0 if it never was
+	Short unit.Bytes `json:"short_bytes,omitempty"`
+}
+
+// Add adds one.
+func (n *Retries) Add(r Retry) { n.Join(Retries{1, r.Requested - r.Free}) }
+
+// Join adds others.
+func (n *Retries) Join(o Retries) { n.Count, n.Short = n.Count+o.Count, max(n.Short, o.Short) }
+
+// In returns a clause for a person: "41 times in validation, 380 MiB short". phase may be "".
+func (n Retries) In(phase string) string {
+	s := times(n.Count)
+	if phase != "" {
+		s += " in " + phase
+	}
+	if n.Short > 0 {
+		s += fmt.Sprintf(", %v short", n.Short)
+	}
+	return s
+}
+
+// A Frame is one call: a path, a line, a function.
+type Frame struct {
+	Path string `json:"path"`
+	Line int    `json:"line"`
+	Name string `json:"name"`
+}
+
+// A TorchVersion is what is known of a version: 100 × major + minor, from and to inclusive; 0 is not known.
+type TorchVersion struct{ From, To int }
+
+// MarshalText writes "2.1", "2.5 or later", "2.0 or earlier", "2.7 to 2.8".
+func (v TorchVersion) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+func (v TorchVersion) String() string {
+	text := func(n int) string { return fmt.Sprintf("%d.%d", n/100, n%100) }
+	switch {
+	case v.From == 0 && v.To == 0:
+		return ""
+	case v.From == v.To:
+		return text(v.From)
+	case v.To == 0:
+		return text(v.From) + " or later"
+	case v.From == 0:
+		return text(v.To) + " or earlier"
+	}
+	return text(v.From) + " to " + text(v.To)
+}
+
+// olderThan reports whether the version is known to be older than n.
+func (v TorchVersion) olderThan(n int) bool { return v.To > 0 && v.To < n }
+
+// and narrows a version by further evidence. Evidence that contradicts comes from two programs: then nothing is known.
+func (v TorchVersion) and(w TorchVersion) (TorchVersion, bool) {
+	if w.From > v.From {
+		v.From = w.From
+	}
+	if w.To > 0 && (v.To == 0 || w.To < v.To) {
+		v.To = w.To
+	}
+	if v.To > 0 && v.From > v.To {
+		return TorchVersion{}, false
+	}
+	return v, true
 }

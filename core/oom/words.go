@@ -18,8 +18,9 @@ const (
 	firstSign = iota
 )
 
-// words finds many words in a line in one pass, ASCII case ignored: the automaton of Aho and Corasick (1975), flattened over
-// byte classes. A regular expression costs a hundred times as much a byte, so they run only on lines that may matter.
+// words finds many words in a line in one pass, ASCII case ignored: the automaton of Aho and Corasick (1975),
+// flattened over byte classes. A regular expression costs a hundred times as much a byte, so they run only on lines
+// that may matter.
 type words struct {
 	class [256]uint8
 	width int

@@ -75,13 +75,15 @@ func (f *finding) inTraining(calls []frame) training {
 	}
 	for i := first - 1; i >= 0; i-- {
 		c := calls[i]
-		if launcher.MatchString(c.path) || c.installed() && !strings.Contains(c.path, "rainer") && !otherFile.MatchString(c.path) {
+		if launcher.MatchString(c.path) ||
+			c.installed() && !strings.Contains(c.path, "rainer") && !otherFile.MatchString(c.path) {
 			continue
 		}
 		switch {
 		case trainingName.MatchString(c.name), trainingSource.MatchString(f.sourceOf(c)):
 			return trainingNamed
-		case otherName.MatchString(c.name), otherFile.MatchString(path.Base(c.path)), otherFile.MatchString(c.path) && c.installed():
+		case otherName.MatchString(c.name), otherFile.MatchString(path.Base(c.path)), otherFile.MatchString(c.path) &&
+			c.installed():
 			return untrained
 		case trainingFile.MatchString(path.Base(c.path)), trainingFile.MatchString(c.path) && !c.installed():
 			return trainingFiles
@@ -111,7 +113,8 @@ func (f *finding) ofTraining(calls []frame) bool {
 		c := calls[i]
 		switch {
 		case launcher.MatchString(c.path):
-		case trainingName.MatchString(c.name), trainingFile.MatchString(path.Base(c.path)), validationFile.MatchString(c.path):
+		case trainingName.MatchString(c.name), trainingFile.MatchString(path.Base(c.path)),
+			validationFile.MatchString(c.path):
 			return true
 		case !c.installed() && (otherName.MatchString(c.name) || otherFile.MatchString(path.Base(c.path))):
 			return false
@@ -179,8 +182,8 @@ func ofGraph(calls []frame) bool {
 		slices.Contains([]string{"quick_execute", "_call_tf_sessionrun", "_do_call", "_do_run"}, calls[n].name)
 }
 
-// movesToCard reports whether a module is moved to the card within a step of training: what is moved there and back is a
-// part of the step's work, and no building of the model.
+// movesToCard reports whether a module is moved to the card within a step of training: what is moved there and back is
+// a part of the step's work, and no building of the model.
 func movesToCard(calls []frame) bool {
 	n := len(calls) - 1
 	if n < 0 || !movesModule.MatchString(calls[n].name) || !strings.HasSuffix(calls[n].path,
