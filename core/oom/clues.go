@@ -63,8 +63,8 @@ var (
 		// torch/distributed/fsdp
 		{ofFSDP, rx(`torch[/\\]distributed[/\\]fsdp[/\\]`)},
 		// jax/_src/api.py; jaxlib/xla_client.py
-		{ofJAX, rx(`RESOURCE_EXHAUSTED: (?:Out of memory ` +
-			`while|XLA:)|[/\\]jax[/\\]_src[/\\]|\b(?:XlaRuntimeError|JaxRuntimeError)\b`)},
+		{ofJAX, rx(`RESOURCE_EXHAUSTED: (?:Out of memory while|XLA:)|[/\\]jax[/\\]_src[/\\]|` +
+			`\b(?:XlaRuntimeError|JaxRuntimeError)\b`)},
 		// tensorflow/python/framework/errors_impl.py
 		{ofTensorFlow, rx(`[/\\]tensorflow[/\\]python[/\\]|[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)},
 		{ofTorch, rx(`[/\\]torch[/\\](?:nn|_tensor\.py|optim|autograd|utils|cuda|distributed)\b|allocated by PyTorch|` +

@@ -2,7 +2,6 @@ package oom
 
 import (
 	"fmt"
-	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strconv"
@@ -107,6 +106,9 @@ func instructions(pattern string) int {
 
 // may reports whether a sign is matched on a line of that length at a time.
 func (r *signReader) may(c *compiled, length int, now time.Time) bool {
+	if c.size == 0 {
+		c.size = instructions(c.sign.Pattern)
+	}
 	if c.size*length > mostSteps {
 		c.slow = true
 		return false
@@ -135,12 +137,12 @@ func (r *signReader) charge(c *compiled, length int, took time.Duration) {
 type compiled struct {
 	sign  job.Sign
 	check int // the index of a check; 0 of a sign
-	re    *regexp.Regexp
+	re    *pattern
 	group map[string]int
 	mark  uint64 // 0: no word of it is certain, so every line is tried
 	word  string
 
-	size  int // of its program
+	size  int // of its program; 0 before it was first matched
 	spent time.Duration
 	slow  bool // it was not matched on some line
 }
@@ -170,14 +172,14 @@ func newSignReader(signs job.Signs) (*signReader, error) {
 		}
 	}
 	for i, s := range lines {
-		re, err := regexp.Compile(s.Pattern)
+		tree, err := syntax.Parse(s.Pattern, syntax.Perl)
 		if err != nil {
 			return nil, fmt.Errorf("reading the %s sign: %w", s.Kind, err)
 		}
 		r.announces = r.announces || s.Kind == job.Phase
-		c := compiled{sign: s, re: re, group: map[string]int{}, word: requiredWord(s.Pattern), check: max(0,
-			i-len(signs.Lines)), size: instructions(s.Pattern)}
-		for g, name := range re.SubexpNames() {
+		c := compiled{sign: s, re: rx(s.Pattern), group: map[string]int{}, word: requiredWord(s.Pattern),
+			check: max(0, i-len(signs.Lines))}
+		for g, name := range tree.CapNames() {
 			c.group[name] = g
 		}
 		if c.word != "" {

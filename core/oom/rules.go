@@ -189,9 +189,8 @@ var rules = []rule{
 		`\bsystem_error\b.{0,200}\bout of memory|what\(\): .{0,200}\bout of memory\s*$`),
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	gpu(probable, spoken,
-		`(?i)\b(?:CUDA|HIP|`+
-			`hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?(?:out of memory|`+
-			`hipErrorOutOfMemory|cudaErrorMemoryAllocation)`),
+		`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?`+
+			`(?:out of memory|hipErrorOutOfMemory|cudaErrorMemoryAllocation)`),
 	gpu(probable, spoken,
 		`\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory)\b`,
 		`cudaMalloc (?:retry )?failed: out of memory|Out of memory error on GPU \d+`),
