@@ -31,7 +31,9 @@ type words struct {
 // newWords builds the automaton of words, each with its marks.
 func newWords(list map[string]uint64) *words {
 	w := &words{width: 1}
+	most := 1 // states
 	for word := range list {
+		most += len(word)
 		for i := range len(word) {
 			if b := lower(word[i]); w.class[b] == 0 {
 				w.class[b] = uint8(w.width)
@@ -42,6 +44,7 @@ func newWords(list map[string]uint64) *words {
 	for b := 'A'; b <= 'Z'; b++ {
 		w.class[b] = w.class[b+'a'-'A']
 	}
+	w.next = make([]uint16, 0, most*w.width)
 	w.newState() // the root, to which a missing edge leads
 	for word, marks := range list {
 		s := uint16(0)
