@@ -5,6 +5,44 @@ import (
 	"strings"
 )
 
+// A counted is a progress, its row, and the number of bytes up to the end of that row.
+type counted struct {
+	progress
+	row, bytes int
+}
+
+// countProgress reads the progress in the rows, once for all findings.
+func countProgress(rs []row, words *words) []counted {
+	var out []counted
+	bytes := 0
+	for i, r := range rs {
+		bytes += len(r.text) + 1
+		if mayCount(words.scan([]byte(r.body))) {
+			if p, ok := progressOf(r.body); ok {
+				out = append(out, counted{p, i, bytes})
+			}
+		}
+	}
+	return out
+}
+
+// counters are the highest values that were seen of a bar's counter and of a log's.
+type counters map[bool]int64
+
+// rises reports whether a counter is higher than ever, and keeps it.
+func (c counters) rises(p progress) bool {
+	if p.n <= c[p.bar] {
+		return false
+	}
+	c[p.bar] = p.n
+	return true
+}
+
+// trainedUp reports whether a line says that a training came to its end as planned.
+func trainedUp(line string) bool {
+	return len(line) < 300 && finished.MatchString(line) && !unfinished.MatchString(line)
+}
+
 // A program that logs the traceback of an out-of-memory and goes on looks like one that died of it: what follows may be the
 // buffer of a dying program. Two signs together exclude that: the traceback is logged as a warning, or the line above it says
 // that it was caught; and what follows is progress or the end of training. For a program that is known to have failed, they
@@ -22,22 +60,20 @@ var (
 
 // caught reports whether the traceback that ends in this finding is one that the program logged when it had caught it.
 func (f *finding) caught() bool {
-	if !f.traced || !f.memory() {
+	if !f.traced || !f.ofMemory() {
 		return false
 	}
 	if f.rows[f.at].mild {
 		return true
 	}
-	for i := f.at - 1; i > max(0, f.at-maxTrace); i-- {
-		if r := f.rows[i]; r.rank != f.rows[f.at].rank || !strings.HasPrefix(r.body, "Traceback (most recent call last)") {
-			continue
-		}
-		above := f.rows[i-1]
-		text := above.text // with its level, which a body lacks
-		return above.rank == f.rows[f.at].rank && len(text) < 300 && !lastWords.MatchString(text) &&
-			(catches.MatchString(text) || recovered.MatchString(text))
+	i := f.traceback()
+	if i < 1 {
+		return false
 	}
-	return false
+	above := f.rows[i-1]
+	text := above.text // with its level, which a body lacks
+	return above.rank == f.rows[f.at].rank && len(text) < 300 && !lastWords.MatchString(text) &&
+		(catches.MatchString(text) || recovered.MatchString(text))
 }
 
 // resumed reports whether a program that caught this went on: it prints that training is over, or its counters rose.
@@ -46,19 +82,17 @@ func (f *finding) resumed(counts []counted) bool {
 		return false
 	}
 	for _, r := range f.rows[f.at+1:] {
-		if r.rank == f.rows[f.at].rank && len(r.body) < 300 && finished.MatchString(r.body) && !unfinished.MatchString(r.body) {
+		if r.rank == f.rows[f.at].rank && trainedUp(r.body) {
 			return true
 		}
 	}
-	known := false
-	highest, moved := map[bool]int64{}, 0
+	known, highest, moved := f.rows[f.at].mild, counters{}, 0
 	for _, c := range counts {
 		switch {
 		case c.row < f.at:
 			known = true
-			highest[c.bar] = max(highest[c.bar], c.n)
-		case c.row > f.at && c.n > highest[c.bar] && (known || f.rows[f.at].mild):
-			highest[c.bar] = c.n
+			highest.rises(c.progress)
+		case c.row > f.at && known && highest.rises(c.progress):
 			moved++
 		}
 	}
@@ -74,7 +108,7 @@ func (f *finding) closed() bool {
 	}
 	for _, r := range near(f.rows, f.at, 0, closedRows)[1:] {
 		if m := stampedLine.FindString(r.text); len(m) == len(head) && r.rank == f.rows[f.at].rank &&
-			done.MatchString(r.text[len(m):]) {
+			allDone.MatchString(r.text[len(m):]) {
 			return true
 		}
 	}
@@ -85,16 +119,13 @@ const closedRows = 30
 
 var (
 	stampedLine = rx(`^\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?\]? `)
-	done        = rx(`(?i)^(?:- )?(?:\w+ - )?(?:all )?done[.! ]*$`)
+	allDone     = rx(`(?i)^(?:- )?(?:\w+ - )?(?:all )?done[.! ]*$`)
 )
 
 // reduced reports whether a traceback that has lost its end belongs to an out-of-memory that the program named right
 // above it, with what it does next.
 func (f *finding) reduced(all []finding) bool {
-	from := f.at
-	for from > 0 && f.at-from < maxTrace && !beganTrace.MatchString(strings.TrimSpace(f.rows[from].body)) {
-		from--
-	}
+	from := f.tracebackHead()
 	return slices.ContainsFunc(all, func(g finding) bool {
 		return g.rule.nature == survived && g.at < from && g.at >= from-2 && recovered.MatchString(g.rows[g.at].body)
 	})
@@ -103,7 +134,8 @@ func (f *finding) reduced(all []finding) bool {
 // goesOn reports whether a logged message itself ends in what the program does next (fairseq's trainer.py: "…; skipping batch").
 func (f *finding) goesOn() bool {
 	body := f.rows[f.at].body
-	return !f.traced && f.memory() && logged.MatchString(body) && !lastWords.MatchString(body) && goesOn.MatchString(body)
+	return !f.traced && f.ofMemory() && logged.MatchString(body) && !lastWords.MatchString(body) &&
+		goesOn.MatchString(body)
 }
 
 var goesOn = rx(`(?i)[;,:).] *(?:skipping|ignoring)(?: (?:this|the))?(?: (?:batch|step|sample|iteration|update))?[.! ]*$`)
@@ -128,35 +160,34 @@ func (f *finding) shutDown() {
 		if _, counts := progressOf(r.body); counts && i < f.at-headLines {
 			break
 		}
-		over = len(r.body) < 300 && finished.MatchString(r.body) && !unfinished.MatchString(r.body)
+		over = trainedUp(r.body)
 	}
 	if over && f.traced {
 		calls, _ := f.calls()
-		over = slices.ContainsFunc(calls, func(c frame) bool { return leaving.MatchString(c.name) })
+		over = inAny(calls, leaving)
 	}
 	f.fatal, f.alive = !over, over
 }
 
-// recovered are the words of a program that goes on. They count only near a message.
-var recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|batch|step|sample|iteration)|` +
-	`\bretry(?:ing)?\b.{0,40}\b(?:batch|iteration|step|with)|recover(?:y|ed) success|` +
-	`trying (?:a )?(?:smaller )?batch size|(?:reducing|decreasing|halving|lowering|decreased) .{0,30}(?:batch|crop|` +
-	`size|tile)|(?:falling back|fall back|switching) to\b.{0,40}(?:\bCPU\b|\bhost\b|smaller|lower|small|tile|tiling|` +
-	`chunk|slow|split)|using CPU\b|continuing\b`)
-
-// served are lines of a server at the end or the beginning of a request: ComfyUI's main.py, text-generation-webui's
-// modules/text_generation.py, and an access log (Werkzeug's, uvicorn's).
-var served = rx(`\bPrompt executed in \d|\bgot prompt$|^Output generated in \d|\d:\d+ - "(?:POST|GET) \S+ HTTP/\d|` +
-	`\] "(?:POST|GET) \S+ HTTP/\d`)
-
-// remarks are lines near a message that are not about it: warnings of other code, a logger's own trouble, and what a
-// person writes below a pasted text.
-var remarks = rx(`\b\w*Warning\b|^wandb: |^\s*warnings\.warn|(?i:\b(?:I'm|I've|I'd|we|my|you|your|please|try|tried|` +
-	`thanks?|hello|anyone|would|could|should|how|helps?|helped|works?|worked|solved?|fix(?:ed|es)?)\b|\bn[o']t help)|` +
-	`\bI (?:[a-z]+)\b`)
-
-// pasted is a line at which a pasted text ends: a fence of Markdown, or the head of the next comment.
-var pasted = rx("^\\s*(?:```|~~~)|^\\S+ · \\w+ · \\d{4}-\\d\\d-\\d\\d")
+var (
+	// recovered are the words of a program that goes on. They count only near a message.
+	recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|batch|step|sample|iteration)|` +
+		`\bretry(?:ing)?\b.{0,40}\b(?:batch|iteration|step|with)|recover(?:y|ed) success|` +
+		`trying (?:a )?(?:smaller )?batch size|(?:reducing|decreasing|halving|lowering|decreased) .{0,30}(?:batch|crop|` +
+		`size|tile)|(?:falling back|fall back|switching) to\b.{0,40}(?:\bCPU\b|\bhost\b|smaller|lower|small|tile|tiling|` +
+		`chunk|slow|split)|using CPU\b|continuing\b`)
+	// serverLines are lines of a server at the end or the beginning of a request: ComfyUI's main.py,
+	// text-generation-webui's modules/text_generation.py, and an access log (Werkzeug's, uvicorn's).
+	serverLines = rx(`\bPrompt executed in \d|\bgot prompt$|^Output generated in \d|` +
+		`\d:\d+ - "(?:POST|GET) \S+ HTTP/\d|\] "(?:POST|GET) \S+ HTTP/\d`)
+	// remarks are lines near a message that are not about it: warnings of other code, a logger's own trouble, and what a
+	// person writes below a pasted text.
+	remarks = rx(`\b\w*Warning\b|^wandb: |^\s*warnings\.warn|(?i:\b(?:I'm|I've|I'd|we|my|you|your|please|try|tried|` +
+		`thanks?|hello|anyone|would|could|should|how|helps?|helped|works?|worked|solved?|fix(?:ed|es)?)\b|\bn[o']t help)|` +
+		`\bI (?:[a-z]+)\b`)
+	// pasted is a line at which a pasted text ends: a fence of Markdown, or the head of the next comment.
+	pasted = rx("^\\s*(?:```|~~~)|^\\S+ · \\w+ · \\d{4}-\\d\\d-\\d\\d")
+)
 
 // recovers reports whether a line says that the program goes on.
 func recovers(line string) bool {
@@ -176,7 +207,7 @@ func (f *finding) survivedAfter(later []finding, counts []counted) bool {
 			break
 		}
 		if i != f.at && f.rows[i].rank == f.rows[f.at].rank && recovers(f.rows[i].body) ||
-			i > f.at && served.MatchString(clip(f.rows[i].body)) {
+			i > f.at && serverLines.MatchString(clip(f.rows[i].body)) {
 			return true
 		}
 	}
@@ -204,9 +235,8 @@ func (f *finding) progressed(counts []counted) bool {
 	moved, rising := 0, 0
 	last := map[bool]int64{}
 	look := func(p progress, bytes int) {
-		waiting := f.traced && !p.live && bytes < stdoutBlock
-		if waiting {
-			return
+		if f.traced && !p.live && bytes < stdoutBlock {
+			return // it may have waited in the buffer
 		}
 		h, known := highest[p.bar]
 		if known && p.n > max(h, last[p.bar]) || !known && !f.traced && p.n > last[p.bar] {
@@ -240,10 +270,9 @@ func (f *finding) diedLater(later []finding, counts []counted) bool {
 		if g.at <= f.at || g.rule.name != "exception" || !g.fatal || !g.traced || g.rows[g.at].rank != f.rows[f.at].rank {
 			continue
 		}
-		rises, last := 0, map[bool]int64{}
+		rises, last := 0, counters{}
 		for _, c := range counts {
-			if c.row > f.at && c.row < g.at && c.n > last[c.bar] {
-				last[c.bar] = c.n
+			if c.row > f.at && c.row < g.at && last.rises(c.progress) {
 				rises++
 			}
 		}
@@ -269,16 +298,42 @@ var (
 
 // outlasted reports whether what follows shows that a failure ended nothing; later are the findings after it.
 func (f *finding) outlasted(later []finding) bool {
-	if !f.traced || !f.memory() && f.rule.name != anyException.name || slices.ContainsFunc(later, func(g finding) bool {
+	if !f.traced || !f.ofMemory() && f.rule.name != anyException.name || slices.ContainsFunc(later, func(g finding) bool {
 		return g.fatal && !g.alive && !g.done && g.rule.nature != consequence
 	}) {
 		return false
 	}
-	return f.loggedOn() || f.memory() && f.parentConcluded()
+	return f.loggedOn() || f.ofMemory() && f.parentConcluded()
 }
 
-// shape is a stamp with letters for its digits, so that stamps of one format are alike.
-func shape(stamp string) string {
+// loggedOn reports whether the logger that wrote a traceback went on to report figures, in later records. A logger
+// writes each of its records at once, so that these are no buffer of a dying program.
+func (f *finding) loggedOn() bool {
+	begin := f.traceback()
+	if begin < 1 {
+		return false
+	}
+	above := f.rows[begin-1]
+	head := loggedAt.FindString(above.text)
+	if head == "" || lastWords.MatchString(above.text) {
+		return false
+	}
+	figures := 0
+	for _, r := range f.rows[f.at+1:] {
+		stamp := loggedAt.FindString(r.text)
+		switch {
+		case stamp == "" || stampShape(stamp) != stampShape(head):
+		case lastWords.MatchString(r.text):
+			return false
+		case stamp != head && measured.MatchString(clip(r.text)):
+			figures++
+		}
+	}
+	return figures >= 2
+}
+
+// stampShape is a stamp with letters for its digits, so that stamps of one format are alike.
+func stampShape(stamp string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= '0' && c <= '9' {
 			return 'd'
@@ -308,51 +363,4 @@ func (d *Detector) returns() bool {
 		return false
 	}
 	return returned.MatchString(clip(d.streams[0].lastLine()))
-}
-
-// loggedOn reports whether the logger that wrote a traceback went on to report figures, in later records. A logger
-// writes each of its records at once, so that these are no buffer of a dying program.
-func (f *finding) loggedOn() bool {
-	begin := f.traceback()
-	if begin < 1 {
-		return false
-	}
-	above := f.rows[begin-1]
-	head := loggedAt.FindString(above.text)
-	if head == "" || lastWords.MatchString(above.text) {
-		return false
-	}
-	figures := 0
-	for _, r := range f.rows[f.at+1:] {
-		stamp := loggedAt.FindString(r.text)
-		switch {
-		case stamp == "" || shape(stamp) != shape(head):
-		case lastWords.MatchString(r.text):
-			return false
-		case stamp != head && measured.MatchString(clip(r.text)):
-			figures++
-		}
-	}
-	return figures >= 2
-}
-
-// counts reads the progress in the rows, once for all findings.
-func counts(rs []row, words *words) []counted {
-	var out []counted
-	bytes := 0
-	for i, r := range rs {
-		bytes += len(r.text) + 1
-		if mayCount(words.scan([]byte(r.body))) {
-			if p, ok := progressOf(r.body); ok {
-				out = append(out, counted{p, i, bytes})
-			}
-		}
-	}
-	return out
-}
-
-// A counted is a progress, its row, and the number of bytes up to the end of that row.
-type counted struct {
-	progress
-	row, bytes int
 }

@@ -1,7 +1,6 @@
 package oom
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -10,14 +9,14 @@ import (
 
 // The frameworks that a text may show by its frames. Each has names of its own for what every program has.
 const (
-	Torch        = "torch"
-	Transformers = "transformers" // its Trainer
-	Lightning    = "lightning"
-	DeepSpeed    = "deepspeed"
-	Accelerate   = "accelerate"
-	FSDP         = "fsdp" // torch's
-	JAX          = "jax"
-	TensorFlow   = "tensorflow"
+	ofTorch        = "torch"
+	ofTransformers = "transformers" // its Trainer
+	ofLightning    = "lightning"
+	ofDeepSpeed    = "deepspeed"
+	ofAccelerate   = "accelerate"
+	ofFSDP         = "fsdp" // torch's
+	ofJAX          = "jax"
+	ofTensorFlow   = "tensorflow"
 )
 
 // Clues are what a text shows of the program itself: so that remedies have the syntax of that program's framework, and none
@@ -49,87 +48,52 @@ func (c Clues) use(name string) bool {
 	return false
 }
 
-// A TorchVersion is what is known of a version: 100 × major + minor, from and to inclusive; 0 is not known.
-type TorchVersion struct{ From, To int }
-
-// MarshalText writes "2.1", "2.5 or later", "2.0 or earlier", "2.7 to 2.8".
-func (v TorchVersion) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
-
-func (v TorchVersion) String() string {
-	text := func(n int) string { return fmt.Sprintf("%d.%d", n/100, n%100) }
-	switch {
-	case v.From == 0 && v.To == 0:
-		return ""
-	case v.From == v.To:
-		return text(v.From)
-	case v.To == 0:
-		return text(v.From) + " or later"
-	case v.From == 0:
-		return text(v.To) + " or earlier"
+var (
+	// frameworkPaths tell frameworks by the paths of frames, as they lie in the projects' own packages, and by names that only
+	// they print.
+	frameworkPaths = []struct {
+		name string
+		re   *pattern
+	}{
+		{ofTransformers, rx(`transformers[/\\]trainer(?:_seq2seq)?\.py`)}, // src/transformers/trainer.py
+		// src/lightning/pytorch, src/pytorch_lightning
+		{ofLightning, rx(`(?:pytorch_lightning|lightning[/\\](?:pytorch|fabric))[/\\]\w+`)},
+		{ofDeepSpeed, rx(`deepspeed[/\\](?:runtime|ops|__init__\.py)`)},                  // deepspeed/runtime/engine.py
+		{ofAccelerate, rx(`accelerate[/\\](?:accelerator|optimizer|utils[/\\]\w+)\.py`)}, // src/accelerate/accelerator.py
+		// torch/distributed/fsdp
+		{ofFSDP, rx(`torch[/\\]distributed[/\\]fsdp[/\\]`)},
+		// jax/_src/api.py; jaxlib/xla_client.py
+		{ofJAX, rx(`RESOURCE_EXHAUSTED: (?:Out of memory while|XLA:)|[/\\]jax[/\\]_src[/\\]|` +
+			`\b(?:XlaRuntimeError|JaxRuntimeError)\b`)},
+		// tensorflow/python/framework/errors_impl.py
+		{ofTensorFlow, rx(`[/\\]tensorflow[/\\]python[/\\]|[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)},
+		{ofTorch, rx(`[/\\]torch[/\\](?:nn|_tensor\.py|optim|autograd|utils|cuda|distributed)\b|allocated by PyTorch|` +
+			`in total by PyTorch|\btorch\.(?:cuda\.)?OutOfMemoryError\b|DefaultCPUAllocator`)},
 	}
-	return text(v.From) + " to " + text(v.To)
-}
-
-// before reports whether the version is known to be older than n.
-func (v TorchVersion) before(n int) bool { return v.To > 0 && v.To < n }
-
-// and narrows a version by further evidence. Evidence that contradicts comes from two programs: then nothing is known.
-func (v TorchVersion) and(w TorchVersion) (TorchVersion, bool) {
-	if w.From > v.From {
-		v.From = w.From
+	// torchLines are the lines of torch/nn/modules/module.py on which a module's call calls on, which nearly every release has
+	// moved; two of a release are the call and the wrapped call. Read off tracebacks whose version shows otherwise too; that of
+	// 1.13 off the file.
+	torchLines = map[string]TorchVersion{
+		"532": {104, 104}, "722": {106, 106}, "727": {107, 107}, "889": {108, 108}, "1051": {109, 109}, "1102": {110, 110},
+		"1110": {111, 111}, "1130": {112, 112}, "1194": {113, 113}, "1501": {200, 200}, "1518": {201, 201}, "1527": {201, 201},
+		"1511": {202, 202}, "1520": {202, 202}, "1532": {203, 203}, "1541": {203, 203}, "1553": {204, 204}, "1562": {204, 204},
+		"1736": {205, 205}, "1747": {205, 205}, "1739": {206, 206}, "1750": {206, 206}, "1751": {207, 208}, "1762": {207, 208},
+		"1773": {208, 208}, "1784": {208, 208}, "1775": {209, 209}, "1786": {209, 209},
 	}
-	if w.To > 0 && (v.To == 0 || w.To < v.To) {
-		v.To = w.To
+	// torchWords tell a version by the form of its messages (c10/cuda/CUDACachingAllocator.cpp; torch/_C/__init__.pyi).
+	torchWords = []struct {
+		re *pattern
+		is TorchVersion
+	}{
+		{rx(`\bAcceleratorError\b`), TorchVersion{From: 208}},
+		{rx(`\btorch\.OutOfMemoryError\b`), TorchVersion{From: 205}},
+		{rx(`has a total capacity of`), TorchVersion{From: 202}},
+		{rx(`has a total capacty of`), TorchVersion{From: 201, To: 201}},
+		{rx(`\btorch\.cuda\.OutOfMemoryError\b`), TorchVersion{From: 113}},
+		{rx(`\(GPU \d+; [\d.]+ \w+ total capacity;`), TorchVersion{To: 200}},
+		{rx(`[\d.]+ \w+ cached\)`), TorchVersion{To: 103}},
 	}
-	if v.To > 0 && v.From > v.To {
-		return TorchVersion{}, false
-	}
-	return v, true
-}
-
-// frameworkPaths tell frameworks by the paths of frames, as they lie in the projects' own packages, and by names that only
-// they print.
-var frameworkPaths = []struct {
-	name string
-	re   *pattern
-}{
-	{Transformers, rx(`transformers[/\\]trainer(?:_seq2seq)?\.py`)}, // src/transformers/trainer.py
-	// src/lightning/pytorch, src/pytorch_lightning
-	{Lightning, rx(`(?:pytorch_lightning|lightning[/\\](?:pytorch|fabric))[/\\]\w+`)},
-	{DeepSpeed, rx(`deepspeed[/\\](?:runtime|ops|__init__\.py)`)},                  // deepspeed/runtime/engine.py
-	{Accelerate, rx(`accelerate[/\\](?:accelerator|optimizer|utils[/\\]\w+)\.py`)}, // src/accelerate/accelerator.py
-	// torch/distributed/fsdp
-	{FSDP, rx(`torch[/\\]distributed[/\\]fsdp[/\\]`)},
-	{JAX, rx(`RESOURCE_EXHAUSTED: (?:Out of memory while|XLA:)|[/\\]jax[/\\]_src[/\\]|\b(?:XlaRuntimeError|JaxRuntimeError)\b`)}, // jax/_src/api.py; jaxlib/xla_client.py
-	{TensorFlow, rx(`[/\\]tensorflow[/\\]python[/\\]|[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)},                       // tensorflow/python/framework/errors_impl.py
-	{Torch, rx(`[/\\]torch[/\\](?:nn|_tensor\.py|optim|autograd|utils|cuda|distributed)\b|allocated by PyTorch|` +
-		`in total by PyTorch|\btorch\.(?:cuda\.)?OutOfMemoryError\b|DefaultCPUAllocator`)},
-}
-
-// torchLines are the lines of torch/nn/modules/module.py on which a module's call calls on, which nearly every release has
-// moved; two of a release are the call and the wrapped call. Read off tracebacks whose version shows otherwise too; that of
-// 1.13 off the file.
-var torchLines = map[string]TorchVersion{
-	"532": {104, 104}, "722": {106, 106}, "727": {107, 107}, "889": {108, 108}, "1051": {109, 109}, "1102": {110, 110},
-	"1110": {111, 111}, "1130": {112, 112}, "1194": {113, 113}, "1501": {200, 200}, "1518": {201, 201}, "1527": {201, 201},
-	"1511": {202, 202}, "1520": {202, 202}, "1532": {203, 203}, "1541": {203, 203}, "1553": {204, 204}, "1562": {204, 204},
-	"1736": {205, 205}, "1747": {205, 205}, "1739": {206, 206}, "1750": {206, 206}, "1751": {207, 208}, "1762": {207, 208},
-	"1773": {208, 208}, "1784": {208, 208}, "1775": {209, 209}, "1786": {209, 209},
-}
-
-// torchWords tell a version by the form of its messages (c10/cuda/CUDACachingAllocator.cpp; torch/_C/__init__.pyi).
-var torchWords = []struct {
-	re *pattern
-	is TorchVersion
-}{
-	{rx(`\bAcceleratorError\b`), TorchVersion{From: 208}},
-	{rx(`\btorch\.OutOfMemoryError\b`), TorchVersion{From: 205}},
-	{rx(`has a total capacity of`), TorchVersion{From: 202}},
-	{rx(`has a total capacty of`), TorchVersion{From: 201, To: 201}},
-	{rx(`\btorch\.cuda\.OutOfMemoryError\b`), TorchVersion{From: 113}},
-	{rx(`\(GPU \d+; [\d.]+ \w+ total capacity;`), TorchVersion{To: 200}},
-	{rx(`[\d.]+ \w+ cached\)`), TorchVersion{To: 103}},
-}
+)
 
 var (
 	moduleLine = rx(`torch[/\\]nn[/\\]modules[/\\]module\.py(?:", line |:)(\d+)`)
@@ -176,7 +140,7 @@ func (d *Detector) Clues() Clues {
 	versions := true
 	for _, x := range d.snapshot() {
 		for _, l := range x.lines {
-			c.read(clip(l.text), &versions)
+			c.readLine(clip(l.text), &versions)
 		}
 	}
 	if !versions {
@@ -185,8 +149,9 @@ func (d *Detector) Clues() Clues {
 	return c
 }
 
-// read takes the clues of one line. agree becomes false when two witnesses of torch's version contradict each other.
-func (c *Clues) read(text string, agree *bool) {
+// readLine takes the clues of one line. agree becomes false when two witnesses of torch's version contradict each
+// other.
+func (c *Clues) readLine(text string, agree *bool) {
 	for _, f := range frameworkPaths {
 		if !c.use(f.name) && f.re.MatchString(text) {
 			c.Uses = append(c.Uses, f.name)
@@ -226,11 +191,11 @@ func (c *Clues) read(text string, agree *bool) {
 	}
 	c.Ranks = c.Ranks || ranksFrame.MatchString(text)
 	c.Notebook = c.Notebook || cellFrame.MatchString(text)
-	c.MicroBatch = count(trainerMicro.FindStringSubmatch(text), c.MicroBatch)
-	c.Accumulation = count(trainerAccum.FindStringSubmatch(text), c.Accumulation)
+	c.MicroBatch = printedCount(trainerMicro.FindStringSubmatch(text), c.MicroBatch)
+	c.Accumulation = printedCount(trainerAccum.FindStringSubmatch(text), c.Accumulation)
 }
 
-func count(m []string, otherwise int64) int64 {
+func printedCount(m []string, otherwise int64) int64 {
 	if m == nil {
 		return otherwise
 	}

@@ -62,7 +62,7 @@ func cutTrace(rs []row, from, last int, name string) (finding, bool) {
 	}
 	launched := len(all) > 0
 	for _, c := range all {
-		launched = launched && starters.MatchString(strings.ReplaceAll(c.path, `\`, "/"))
+		launched = launched && starters.MatchString(c.path)
 	}
 	switch {
 	case ignored(rs, from), harnessAbove(rs, from):
@@ -93,7 +93,7 @@ const refusedBefore = 80
 // before it, and the allocator's finding; nil where there is none.
 func (f *finding) afterRefusal(tries []finding) (as, try *finding) {
 	body := f.rows[f.at].body
-	if f.memory() || f.rule.name != cutOffRule.name && !mute.MatchString(body) {
+	if f.ofMemory() || f.rule.name != cutOffRule.name && !mute.MatchString(body) {
 		return nil, nil
 	}
 	try = f.lastTry(tries, refusedBefore)
@@ -110,9 +110,7 @@ func (f *finding) afterRefusal(tries []finding) (as, try *finding) {
 func (f *finding) lastTry(tries []finding, rows int) (try *finding) {
 	from := f.at
 	if f.traced {
-		for from > 0 && f.at-from < maxTrace && !beganTrace.MatchString(strings.TrimSpace(f.rows[from].body)) {
-			from--
-		}
+		from = f.tracebackHead()
 	}
 	for i := range tries {
 		if t := &tries[i]; t.x == f.x && t.at < f.at && t.at >= from-rows && t.rows[t.at].rank == f.rows[f.at].rank {

@@ -102,7 +102,7 @@ func (s *stream) segment(seg segment) {
 	case s.open:
 		s.extend(seg, marks)
 	case keep:
-		s.begin(seg, marks)
+		s.openExcerpt(seg, marks)
 	default:
 		s.watch(seg, marks)
 	}
@@ -110,11 +110,10 @@ func (s *stream) segment(seg segment) {
 	s.renewal.read(seg, marks, len(s.excerpts) > 0)
 }
 
-// begin opens an excerpt with what came before.
-func (s *stream) begin(seg segment, marks uint64) {
+// openExcerpt opens an excerpt with what came before.
+func (s *stream) openExcerpt(seg segment, marks uint64) {
 	if len(s.excerpts) >= firstKept+lastKept {
 		s.excerpts = slices.Delete(s.excerpts, firstKept, firstKept+1)
-		s.dropped++
 	}
 	x := &excerpt{stream: s.name, lines: s.tail.lines(beforeLines)}
 	x.first = len(x.lines)
@@ -175,44 +174,43 @@ func (s *stream) watch(seg segment, marks uint64) {
 	}
 }
 
-// snapshot returns the excerpts of all streams, the log's first, each stream's last line included though it has not ended.
-func (d *Detector) snapshot() []excerpt {
-	var out []excerpt
-	streams := slices.Clone(d.streams)
-	slices.SortStableFunc(streams, func(a, b *stream) int { return rank(a.name) - rank(b.name) })
-	for _, s := range streams {
-		at := len(out)
-		for _, x := range s.excerpts {
-			out = append(out, *x)
-		}
-		seg, ok := s.cleaner.pending()
-		if s.open {
-			out[len(out)-1].ends = true
-		}
-		if !ok {
-			continue
-		}
-		last := held{seg.number, string(seg.text)}
-		if s.open {
-			x := &out[len(out)-1]
-			x.lines = append(slices.Clone(x.lines), last)
-		} else if marks := d.words.scan(seg.text); marks&(markMemory|markFailure) != 0 {
-			before := s.tail.lines(beforeLines)
-			out = append(out, excerpt{stream: s.name, first: len(before), lines: append(before, last),
-				phase: d.phaseFor(s), ends: true})
-		} else if p, ok := progressOf(last.text); ok && len(out) > at {
-			x := &out[len(out)-1]
-			x.after = append(slices.Clone(x.after), p)
+// snapshot returns the excerpts of all streams, the log's first.
+func (d *Detector) snapshot() (out []excerpt) {
+	for _, isLog := range []bool{true, false} {
+		for _, s := range d.streams {
+			if (s.name == Log) == isLog {
+				out = append(out, s.snapshot()...)
+			}
 		}
 	}
 	return out
 }
 
-func rank(stream string) int {
-	if stream == Log {
-		return 0
+// snapshot returns the excerpts of a stream, with its last line though that has not ended.
+func (s *stream) snapshot() (out []excerpt) {
+	for _, x := range s.excerpts {
+		out = append(out, *x)
 	}
-	return 1
+	if s.open {
+		out[len(out)-1].ends = true
+	}
+	seg, ok := s.cleaner.pending()
+	if !ok {
+		return out
+	}
+	last := held{seg.number, string(seg.text)}
+	if s.open {
+		x := &out[len(out)-1]
+		x.lines = append(slices.Clone(x.lines), last)
+	} else if marks := s.d.words.scan(seg.text); marks&(markMemory|markFailure) != 0 {
+		before := s.tail.lines(beforeLines)
+		out = append(out, excerpt{stream: s.name, first: len(before), lines: append(before, last),
+			phase: s.d.phaseFor(s), ends: true})
+	} else if p, ok := progressOf(last.text); ok && len(out) > 0 {
+		x := &out[len(out)-1]
+		x.after = append(slices.Clone(x.after), p)
+	}
+	return out
 }
 
 // Slow describes the patterns that were not matched on every line, because that would have slowed down the program.

@@ -1,21 +1,26 @@
-// Package oom finds out, from what a program printed and how it ended, whether it really ran out of memory, and where.
+// Package oom finds out, from what a program printed and how it ended, whether it really ran out of memory, and
+// where.
 //
-// Four floors, and what flows between them flows one way:
+// It has four floors, and what flows between them flows one way.
 //
-//	text to events       A Detector reads raw output as it comes (io.Writer). text.go makes lines of bytes, without escape
-//	                     sequences; words.go finds the few that may matter; rich.go joins messages that rich has wrapped.
-//	                     detector.go keeps a bounded excerpt around each line that may matter, tail.go the lines before
-//	                     them, renewal.go where another run began. patterns.go reads a plugin's signs, state.go sums
-//	                     them up. Nothing more is done, and nothing judged, while the program runs.
-//	events to signs      When it has ended, rows.go takes the excerpts apart, json.go those in JSON, frames.go their
-//	                     tracebacks. rules.go is the table of every text that this package knows, with its source;
-//	                     locale.go has those in other languages. reading.go applies it to a line, findings.go to an
-//	                     excerpt; numbers.go reads amounts; cutoff.go finds a traceback that has lost its end.
-//	signs to a verdict   aftermath.go decides what came after a failure, laterrun.go what another run did; rank.go finds
-//	                     whose it was. The phase is by frames (phase.go, work.go), source (source.go) or words
-//	                     (phasewords.go), the part of it in part.go. report.go finds what ended the program; judge.go and
-//	                     weigh.go hold that against what else was observed, which seen.go lists.
-//	verdict to remedies  explain.go describes it to a person; remedy.go lists what would have helped, by clues.go.
+// Text to events. A [Detector] reads raw output as it comes (io.Writer). text.go makes lines of bytes, without escape
+// sequences; words.go finds the few lines that may matter; rich.go joins messages that rich has wrapped. detector.go
+// keeps a bounded excerpt around each line that may matter, tail.go the lines before them, renewal.go where another
+// run began. patterns.go reads a plugin's signs, state.go sums them up, stream.go does so for each stream. Nothing
+// more is done, and nothing judged, while the program runs.
 //
-// types.go has the answer, a Report, and what it is made of.
+// Events to signs. When it has ended, rows.go takes the excerpts apart, json.go those in JSON, frames.go their
+// tracebacks. rules.go is the table of every text that this package knows, with its source; locale.go has those in
+// other languages. reading.go applies it to a line, findings.go to an excerpt; numbers.go reads amounts, progress.go
+// counters; cutoff.go finds a traceback that has lost its end.
+//
+// Signs to a verdict. aftermath.go decides what came after a failure, laterrun.go what another run did; rank.go finds
+// whose it was. The phase is by frames (phase.go, work.go), by source (source.go) or by words (phasewords.go);
+// part.go has the part of it. report.go finds what ended the program, kind.go why a card was full; judge.go and
+// weigh.go hold that against what else was observed, which seen.go lists.
+//
+// Verdict to remedies. explain.go describes a verdict to a person; remedy.go lists what would have helped, by
+// clues.go.
+//
+// types.go has the answer, a [Report], and what it is made of.
 package oom

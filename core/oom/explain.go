@@ -16,7 +16,7 @@ func (r Report) Explain() []string {
 	if !r.OOM && !r.Possible && !r.Fatal {
 		return []string{"nothing in this text shows that a program failed"}
 	}
-	out := append([]string{r.Cause}, r.bar()...)
+	out := append([]string{r.Cause}, r.drawCard()...)
 	out = append(out, "")
 	say := func(label, text string) { out = append(out, fmt.Sprintf("  %-9s %s", label, text)) }
 	switch {
@@ -37,7 +37,7 @@ func (r Report) Explain() []string {
 		say([]string{"held by", ""}[min(i, 1)], h.String())
 	}
 	for i, e := range r.Evidence {
-		say([]string{"seen", ""}[min(i, 1)], r.seen(e))
+		say([]string{"seen", ""}[min(i, 1)], r.witnessed(e))
 	}
 	switch {
 	case r.Confidence == Likely && (r.OOM || r.NotMemory != "exception"):
@@ -61,8 +61,8 @@ const maxHolders = 4
 var witnesses = map[Source]string{Output: "output", Status: "its exit", Kernel: "the kernel", OnCard: "the card",
 	OnHost: "host memory", Witness: "inside the program"}
 
-// seen prints one piece of evidence: its source, its line, and its text.
-func (r Report) seen(e Evidence) string {
+// witnessed prints one piece of evidence: its source, its line, and its text.
+func (r Report) witnessed(e Evidence) string {
 	who := witnesses[e.From]
 	if who == "" { // a record of an older launch has no source
 		who = witnesses[Output]
@@ -96,9 +96,9 @@ func (r Report) FitsAlone() (fits, known bool) {
 	return *r.Requested <= *r.Free+r.held(), true
 }
 
-// bar draws what the card held; below it stand the request and the limit. A message without the card's capacity but with a
-// limit (MPS) is drawn against the limit.
-func (r Report) bar() []string {
+// drawCard draws what the card held; below it stand the request and the limit. A message without the card's capacity
+// but with a limit (MPS) is drawn against the limit.
+func (r Report) drawCard() []string {
 	total, name := value(r.Capacity), ""
 	if total == 0 && r.Allocated != nil {
 		total, name = value(r.Allowed), " allowed"
@@ -112,7 +112,7 @@ func (r Report) bar() []string {
 		out = append(out, "   "+strings.Join(legend, "   "))
 	}
 	if r.Requested != nil {
-		out = append(out, "   "+r.asked())
+		out = append(out, "   "+r.requestLine())
 	}
 	if r.Allowed != nil && r.Capacity != nil {
 		out = append(out, fmt.Sprintf("   of all this, the process may take at most %v", *r.Allowed))
@@ -177,8 +177,8 @@ func draw(shares []share, total unit.Bytes) (bar string, legend []string) {
 	return bar, legend
 }
 
-// asked compares the request that failed with what was free.
-func (r Report) asked() string {
+// requestLine compares the request that failed with what was free.
+func (r Report) requestLine() string {
 	text := fmt.Sprintf("it asked for %v more", *r.Requested)
 	if r.Free != nil && *r.Requested > *r.Free {
 		text += fmt.Sprintf(", %v beyond what was free", *r.Requested-*r.Free)

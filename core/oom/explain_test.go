@@ -111,7 +111,8 @@ func TestRemediesInOrder(t *testing.T) {
 			reports = append(reports, Report{Fatal: true, Kind: NoMemory, NotMemory: r.name})
 		}
 	}
-	everything := Clues{Uses: []string{Torch, Transformers, Lightning, DeepSpeed, Accelerate, JAX, TensorFlow}, Slurm: "7", Notebook: true}
+	everything := Clues{Uses: []string{ofTorch, ofTransformers, ofLightning, ofDeepSpeed, ofAccelerate, ofJAX,
+		ofTensorFlow}, Slurm: "7", Notebook: true}
 	for _, r := range reports {
 		for _, c := range []Clues{{}, everything} {
 			all := r.Remedies(c)
@@ -240,7 +241,8 @@ func TestExplainWitnesses(t *testing.T) {
 func TestSmallerThanTheCard(t *testing.T) {
 	b := func(n unit.Bytes) *unit.Bytes { return &n }
 	r := Report{OOM: true, Fatal: true, Kind: GPUCapacity, Phase: TrainForward, Numbers: Numbers{Requested: b(50 * unit.GiB), Capacity: b(12 * unit.GiB)}}
-	if text := told(r, Clues{Uses: []string{Transformers}, MicroBatch: 16, Accumulation: 1}); !strings.Contains(text, "1/8 of the micro-batch, 8 times the accumulation") ||
+	if text := told(r, Clues{Uses: []string{ofTransformers}, MicroBatch: 16, Accumulation: 1}); !strings.Contains(text,
+		"1/8 of the micro-batch, 8 times the accumulation") ||
 		!strings.Contains(text, "--per_device_train_batch_size 2 --gradient_accumulation_steps 8") {
 		t.Errorf("50 GiB of 12:\n%s", text)
 	}

@@ -21,7 +21,7 @@ type finding struct {
 	Numbers
 }
 
-func (f *finding) memory() bool { return f.rule.kind != NoMemory }
+func (f *finding) ofMemory() bool { return f.rule.kind != NoMemory }
 
 // ofCard reports whether it is about a card's memory.
 func (f *finding) ofCard() bool { return strings.HasPrefix(string(f.rule.kind), "gpu_") }
@@ -75,6 +75,15 @@ func (f *finding) calls() (calls, after []frame) {
 	return calls, after
 }
 
+// tracebackHead is the row of the nearest line by which a traceback begins, or as far up as one may be.
+func (f *finding) tracebackHead() int {
+	from := f.at
+	for from > 0 && f.at-from < maxTrace && !beganTrace.MatchString(strings.TrimSpace(f.rows[from].body)) {
+		from--
+	}
+	return from
+}
+
 // traceback returns the row at which the traceback begins that ends in this finding; -1 if there is none.
 func (f *finding) traceback() int {
 	for i := f.at - 1; i > max(0, f.at-maxTrace); i-- {
@@ -88,9 +97,9 @@ func (f *finding) traceback() int {
 // sure is how far a finding can be trusted.
 func (f *finding) sure() Confidence {
 	switch {
-	case f.memory() && f.rule.weight >= probable, !f.memory() && f.rule.weight >= ordered:
+	case f.ofMemory() && f.rule.weight >= probable, !f.ofMemory() && f.rule.weight >= ordered:
 		return Certain
-	case f.memory() && f.rule.weight <= killed:
+	case f.ofMemory() && f.rule.weight <= killed:
 		return Weak
 	}
 	return Likely

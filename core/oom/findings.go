@@ -8,18 +8,10 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// leastCard is less than any card has that a training runs on: TensorFlow takes nearly all that is free, so a
-// smaller limit was set, or is what other processes have left over.
-const leastCard = unit.GiB
-
-// statsRows bounds the rows between TensorFlow's message and its allocator's state: it lists each of its chunks
-// before that.
-const statsRows = 400
-
 // findings reads an excerpt.
 func (d *Detector) findings(x *excerpt) []finding {
 	rs, first := rows(x.lines, x.first, d.words)
-	counted := counts(rs, d.words)
+	counted := countProgress(rs, d.words)
 	var out []finding
 	for _, i := range d.triggers(x, rs, first) {
 		f, ok := finding{}, false
@@ -30,7 +22,7 @@ func (d *Detector) findings(x *excerpt) []finding {
 			}
 		}
 		if !ok {
-			f, ok = read(rs, i)
+			f, ok = readRow(rs, i)
 		}
 		if ok {
 			f.x, f.rows, f.stream = x, rs, x.stream
@@ -48,8 +40,8 @@ func (d *Detector) findings(x *excerpt) []finding {
 	}
 	for i := range slices.Backward(out) {
 		f := &out[i]
-		f.alive = f.alive || f.memory() && (f.survivedAfter(out[i:], counted) || f.diedLater(out[i:], counted))
-		f.done = !f.alive && (f.memory() && (f.resumed(counted) || f.closed()) || f.outlasted(out[i+1:]))
+		f.alive = f.alive || f.ofMemory() && (f.survivedAfter(out[i:], counted) || f.diedLater(out[i:], counted))
+		f.done = !f.alive && (f.ofMemory() && (f.resumed(counted) || f.closed()) || f.outlasted(out[i+1:]))
 	}
 	return out
 }
@@ -82,7 +74,7 @@ func (d *Detector) triggers(x *excerpt, rs []row, first int) []int {
 			below = false
 		}
 	}
-	out := append(ends(rs, memory), ends(rs, failure)...)
+	out := append(bothEnds(rs, memory), bothEnds(rs, failure)...)
 	slices.Sort(out)
 	return out
 }
@@ -90,8 +82,8 @@ func (d *Detector) triggers(x *excerpt, rs []row, first int) []int {
 // maxRead bounds their bytes: a row of a long line costs as much as twenty of the usual ones.
 const maxRead = 24 << 10
 
-// ends returns the first half and the last of too many rows.
-func ends(rs []row, at []int) []int {
+// bothEnds returns the first half and the last of too many rows.
+func bothEnds(rs []row, at []int) []int {
 	part := func(n, step int) int { // how many rows from an end are read
 		read, count := 0, 0
 		for i := n; count < len(at) && count < maxFindings/2 && read < maxRead/2; i += step {
@@ -119,6 +111,14 @@ func signFinding(e Event) (finding, bool) {
 	}
 	return finding{}, false
 }
+
+// leastCard is less than any card has that a training runs on: TensorFlow takes nearly all that is free, so a
+// smaller limit was set, or is what other processes have left over.
+const leastCard = unit.GiB
+
+// statsRows bounds the rows between TensorFlow's message and its allocator's state: it lists each of its chunks
+// before that.
+const statsRows = 400
 
 // tensorFlow takes what TensorFlow's allocator prints of itself around a failure: its limit, and what is in use. XLA
 // has a limit too, which its compiler prints where it could not stay below it: a request above that is more than the

@@ -3,40 +3,32 @@ package oom
 import (
 	"cmp"
 	"path"
+	"slices"
 	"strings"
 )
 
-// A frame is one call of a traceback.
+// A frame is one call of a traceback. Its path has slashes, on Windows too.
 type frame struct {
 	path, line, name string
 	row              int
 }
 
-var pythonFrame = rx(`File "([^"]+)", line (\d+), in (\S+)`)
-
-var beheaded = rx(`^([^"]*\.py)", line (\d+), in (\S+)`) // the first line of a paste that begins within it
-
-var parsedFrame = rx(`^\s*File "([^"]+)", line (\d+)\s*$`) // of a file that could not be parsed
-
-var strippedName = rx(`^\s*File "([^"]+\.py)", line (\d+), in\s*$`) // a page took "<module>" for a tag
-
-var mangledPath = rx(`File \\"([^"\\]+)\\", line (\d+), in ([^\s\\]+)`) // a traceback as a JSON string
-
-var wrappedName = rx(`^\s*, in (\S+)\s*$`) // a page wrapped the line before its last word
-
-var richFrame = rx(`^\s*(\S+\.py):(\d+)(?: in(?: (\S+))?)?\s*$`)
-
-var richName = rx(`^\s*(?:in )?([\w<>]+)\s*$`)
-
-var ipyFrame = rx(`^\s*File \[?(\S+?\.py):(\d+)(?:\]\([^)]*\))?, in ([\w<>.]+)`)
-
-var ipyCell = rx(`^\s*(?:Input )?(Cell In ?\[\d+\]), line (\d+)(?:, in ([\w<>.]+))?`) // IPython 8, core/ultratb.py
-
-// until IPython 8.5, and Colab's: "Input In [5], in <cell line: 3>()", "/tmp/ipykernel_7/8.py in <cell line: 0>()"
-var ipyOld = rx(`^\s*(?:Input )?\[?(<ipython-input-[^>]+>|\S+?\.pyc?|` +
-	`In \[\d+\],)(?:\]\([^)]*\))? in (<cell line: \d+>|[\w<>.]+)(?:\(|$)`)
-
-var ipyArrow = rx(`^\s*-+> (\d+)\b`)
+var (
+	pythonFrame  = rx(`File "([^"]+)", line (\d+), in (\S+)`)
+	beheaded     = rx(`^([^"]*\.py)", line (\d+), in (\S+)`)             // the first line of a paste that begins within it
+	parsedFrame  = rx(`^\s*File "([^"]+)", line (\d+)\s*$`)              // of a file that could not be parsed
+	strippedName = rx(`^\s*File "([^"]+\.py)", line (\d+), in\s*$`)      // a page took "<module>" for a tag
+	mangledPath  = rx(`File \\"([^"\\]+)\\", line (\d+), in ([^\s\\]+)`) // a traceback as a JSON string
+	wrappedName  = rx(`^\s*, in (\S+)\s*$`)                              // a page wrapped the line before its last word
+	richFrame    = rx(`^\s*(\S+\.py):(\d+)(?: in(?: (\S+))?)?\s*$`)
+	richName     = rx(`^\s*(?:in )?([\w<>]+)\s*$`)
+	ipyFrame     = rx(`^\s*File \[?(\S+?\.py):(\d+)(?:\]\([^)]*\))?, in ([\w<>.]+)`)
+	ipyCell      = rx(`^\s*(?:Input )?(Cell In ?\[\d+\]), line (\d+)(?:, in ([\w<>.]+))?`) // IPython 8, core/ultratb.py
+	// until IPython 8.5, and Colab's: "Input In [5], in <cell line: 3>()", "/tmp/ipykernel_7/8.py in <cell line: 0>()"
+	ipyOld = rx(`^\s*(?:Input )?\[?(<ipython-input-[^>]+>|\S+?\.pyc?|` +
+		`In \[\d+\],)(?:\]\([^)]*\))? in (<cell line: \d+>|[\w<>.]+)(?:\(|$)`)
+	ipyArrow = rx(`^\s*-+> (\d+)\b`)
+)
 
 // frames returns the frames within rows[from:to), outermost first. It believes only a frame that is whole on its line: it does
 // not guess at one that a wrap has cut, except for rich's own wrapping, which is known.
@@ -71,49 +63,46 @@ type frameReader struct {
 	old    int    // the index of the last frame of an old IPython's, whose line number comes later; -1: none
 }
 
+func (t *frameReader) add(file, line, name string, row int) {
+	t.frames = append(t.frames, frame{strings.ReplaceAll(file, `\`, "/"), line, name, row})
+}
+
+// finds reports whether a pattern matches, and sets its groups.
+func finds(m *[]string, re *pattern, body string) bool {
+	*m = re.FindStringSubmatch(body)
+	return *m != nil
+}
+
 // python reads a frame as Python prints it.
 func (t *frameReader) python(body string, row int) bool {
-	if m := pythonFrame.FindStringSubmatch(body); m != nil {
-		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
-		return true
+	var m []string
+	last := len(t.frames) - 1
+	switch {
+	case finds(&m, pythonFrame, body), row == 0 && finds(&m, beheaded, body), finds(&m, mangledPath, body):
+		t.add(m[1], m[2], m[3], row)
+	case finds(&m, strippedName, body) && !strings.HasPrefix(body, " "):
+		t.add(m[1], m[2], "<module>", row)
+	case m != nil: // a wrap took the name
+		t.add(m[1], m[2], "", row)
+	case last >= 0 && t.frames[last].name == "" && t.frames[last].row == row-1 && finds(&m, wrappedName, body):
+		t.frames[last].name, t.frames[last].row = m[1], row
+	case finds(&m, parsedFrame, body):
+		t.add(m[1], m[2], "", row)
+	default:
+		return false
 	}
-	if m := beheaded.FindStringSubmatch(body); m != nil && row == 0 {
-		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
-		return true
-	}
-	if m := mangledPath.FindStringSubmatch(body); m != nil {
-		t.frames = append(t.frames, frame{m[1], m[2], m[3], row})
-		return true
-	}
-	if m := strippedName.FindStringSubmatch(body); m != nil {
-		name := "<module>"
-		if strings.HasPrefix(body, " ") { // else a wrap took the name
-			name = ""
-		}
-		t.frames = append(t.frames, frame{m[1], m[2], name, row})
-		return true
-	}
-	if m := wrappedName.FindStringSubmatch(body); m != nil {
-		if n := len(t.frames) - 1; n >= 0 && t.frames[n].name == "" && t.frames[n].row == row-1 {
-			t.frames[n].name, t.frames[n].row = m[1], row
-			return true
-		}
-	}
-	if m := parsedFrame.FindStringSubmatch(body); m != nil {
-		t.frames = append(t.frames, frame{m[1], m[2], "", row})
-		return true
-	}
-	return false
+	return true
 }
 
 // rich reads a line within rich's box: a frame, or a part of one that rich has wrapped.
 func (t *frameReader) rich(body string, row int) {
-	last := len(t.frames) - 1
-	if m := richFrame.FindStringSubmatch(body); m != nil {
-		t.frames = append(t.frames, frame{t.prefix + m[1], m[2], m[3], row})
-	} else if m := richName.FindStringSubmatch(body); m != nil && last >= 0 && t.frames[last].name == "" {
+	var m []string
+	switch last := len(t.frames) - 1; {
+	case finds(&m, richFrame, body):
+		t.add(t.prefix+m[1], m[2], m[3], row)
+	case last >= 0 && t.frames[last].name == "" && finds(&m, richName, body):
 		t.frames[last].name = m[1]
-	} else if strings.HasPrefix(body, "/") && !strings.ContainsAny(body, " :") {
+	case strings.HasPrefix(body, "/") && !strings.ContainsAny(body, " :"):
 		t.prefix = body
 		return
 	}
@@ -122,18 +111,19 @@ func (t *frameReader) rich(body string, row int) {
 
 // ipython reads a frame as IPython prints it.
 func (t *frameReader) ipython(body string, row int) {
-	last := len(t.frames) - 1
-	if m := ipyCell.FindStringSubmatch(body); m != nil {
-		t.frames = append(t.frames, frame{m[1], m[2], withoutClass(cmp.Or(m[3], "<module>")), row})
-	} else if m := ipyFrame.FindStringSubmatch(body); m != nil {
-		t.frames = append(t.frames, frame{m[1], m[2], withoutClass(m[3]), row})
-	} else if m := ipyOld.FindStringSubmatch(body); m != nil {
+	var m []string
+	switch last := len(t.frames) - 1; {
+	case finds(&m, ipyCell, body):
+		t.add(m[1], m[2], withoutClass(cmp.Or(m[3], "<module>")), row)
+	case finds(&m, ipyFrame, body):
+		t.add(m[1], m[2], withoutClass(m[3]), row)
+	case finds(&m, ipyOld, body):
 		if strings.HasPrefix(m[2], "<cell") {
 			m[2] = "<module>"
 		}
-		t.frames = append(t.frames, frame{strings.TrimSuffix(m[1], ","), "", withoutClass(m[2]), row})
+		t.add(strings.TrimSuffix(m[1], ","), "", withoutClass(m[2]), row)
 		t.old = last + 1
-	} else if m := ipyArrow.FindStringSubmatch(body); m != nil && t.old == last && last >= 0 {
+	case t.old == last && last >= 0 && finds(&m, ipyArrow, body):
 		t.frames[last].line = m[1]
 	}
 }
@@ -144,7 +134,7 @@ func withoutClass(name string) string { return name[strings.LastIndexByte(name, 
 // installed says that a path belongs to Python or to an installed package, and so is nobody's own code. A source build of
 // torch is one too.
 func (f frame) installed() bool {
-	p := strings.ToLower(strings.ReplaceAll(f.path, `\`, "/"))
+	p := strings.ToLower(f.path)
 	if strings.HasPrefix(p, "<ipython-input") {
 		return false
 	}
@@ -166,6 +156,20 @@ func (f frame) installed() bool {
 // windowsStdlib is the standard library on Windows: C:\Python311\lib\threading.py, …\envs\x\lib\asyncio\events.py.
 var windowsStdlib = rx(`(?:python\d*|conda\d?|envs/[^/]+)/lib/`)
 
+// ownFrame is the index of the innermost frame outside installed packages; -1 if there is none.
+func ownFrame(calls []frame) int {
+	n := len(calls) - 1
+	for n >= 0 && calls[n].installed() {
+		n--
+	}
+	return n
+}
+
+// inAny reports whether the name of one of some frames matches.
+func inAny(calls []frame, name *pattern) bool {
+	return slices.ContainsFunc(calls, func(c frame) bool { return name.MatchString(c.name) })
+}
+
 // own returns the innermost frame outside installed packages, as "file.py:LINE in func", or "". Of a file that could not
 // be parsed there is no function.
 func own(frames []frame) string {
@@ -175,7 +179,7 @@ func own(frames []frame) string {
 		if f.installed() || f.line == "" || f.name == "" && !parsed {
 			continue
 		}
-		at := path.Base(strings.ReplaceAll(f.path, `\`, "/")) + ":" + f.line
+		at := path.Base(f.path) + ":" + f.line
 		if parsed {
 			return at
 		}

@@ -6,18 +6,26 @@ import (
 	"strings"
 )
 
+// rawEscape is an SGR sequence within JSON, as in a saved notebook, and once that is decoded.
+var rawEscape = rx(`(?:\\u001b|\x1b)\[[0-9;]*m`)
+
+// rankField is a rank in a record of JSON
+var rankField = rx(`"(?:global_)?rank": ?"?(\d{1,6})"?[,}\s]`)
+
 // A jsonRecord is a line of a log that is JSON: a container's, as docker's json-file driver, Kubernetes and the clouds' loggers
 // write it, in which one field has the line that the program wrote; or a program's own logger's, which has a traceback in
 // a field of its own.
 type jsonRecord struct {
-	Log     string `json:"log"`     // docker: daemon/logger/jsonfilelog
+	LogText string `json:"log"`     // docker: daemon/logger/jsonfilelog
 	Message string `json:"message"` // journalctl -o json (its MESSAGE), structlog, python-json-logger
 	Msg     string `json:"msg"`
 	Payload string `json:"textPayload"` // Google's Cloud Logging
 
-	Event string          `json:"event"`       // structlog: structlog/_base.py
-	Exc   json.RawMessage `json:"exc_info"`    // python-json-logger: jsonlogger.py, add_fields; logging's own name for it
-	Raise json.RawMessage `json:"exception"`   // structlog: processors.py, ExceptionRenderer; a text, or one entry for each exception
+	EventText string `json:"event"` // structlog: structlog/_base.py
+	// python-json-logger: jsonlogger.py, add_fields; logging's own name for it
+	Exc json.RawMessage `json:"exc_info"`
+	// structlog: processors.py, ExceptionRenderer; a text, or one entry for each exception
+	Raise json.RawMessage `json:"exception"`
 	Trace json.RawMessage `json:"traceback"`   // who writes their own formatter
 	Stack json.RawMessage `json:"stack_trace"` // Logstash's and Google's Error Reporting
 	Dots  json.RawMessage `json:"error.stack_trace"`
@@ -38,7 +46,7 @@ func recorded(text string, depth int) []string {
 		return recorded(string(c.Cloud), depth+1)
 	}
 	message := ""
-	for _, m := range []string{c.Log, c.Message, c.Msg, c.Payload} {
+	for _, m := range []string{c.LogText, c.Message, c.Msg, c.Payload} {
 		if m != "" {
 			message = m
 			break
@@ -61,7 +69,7 @@ func recorded(text string, depth int) []string {
 	case len(c.Rec) > 0 && c.Rec[0] == '{' && c.Text != "":
 		message = c.Text
 	case message == "" && trace != "":
-		message = c.Event
+		message = c.EventText
 	}
 	if message == "" && trace == "" {
 		return nil
@@ -130,7 +138,7 @@ func mildRecord(text string, depth int) bool {
 		Name     string `json:"levelname"`
 		Severity string `json:"severity"`
 		Dots     string `json:"log.level"`
-		Log      string `json:"log"`
+		LogText  string `json:"log"`
 		Message  string `json:"message"`
 		Record   struct {
 			Level struct {
@@ -148,16 +156,10 @@ func mildRecord(text string, depth int) bool {
 			return true
 		}
 	}
-	for _, inner := range []string{r.Log, r.Message} {
+	for _, inner := range []string{r.LogText, r.Message} {
 		if s := strings.TrimSpace(inner); strings.HasPrefix(s, `{"`) && mildRecord(s, depth+1) {
 			return true
 		}
 	}
 	return false
 }
-
-// rawEscape is an SGR sequence within JSON, as in a saved notebook, and once that is decoded.
-var rawEscape = rx(`(?:\\u001b|\x1b)\[[0-9;]*m`)
-
-// rankField is a rank in a record of JSON
-var rankField = rx(`"(?:global_)?rank": ?"?(\d{1,6})"?[,}\s]`)

@@ -89,7 +89,7 @@ func (r Report) Judge(seen Seen, signs job.Signs, state State) Verdict {
 	case v.Silent && (r.Cause == "" || !r.Fatal):
 		v.Cause = fmt.Sprintf("it exited %d but never printed its success line", exit.Code)
 	case r.Cause == "", r.OOM, r.Possible && exit.Signal != 0:
-		v.Cause = how(exit, signs, v.Lied)
+		v.Cause = howEnded(exit, signs, v.Lied)
 	}
 	v.Retry, v.Why = v.retry()
 	return v
@@ -113,8 +113,8 @@ func (v Verdict) retry() (bool, string) {
 	return true, "a rung that needs less may fit"
 }
 
-// how describes the end of a program whose output gives no reason for it.
-func how(exit Exit, signs job.Signs, lied bool) string {
+// howEnded describes the end of a program whose output gives no reason for it.
+func howEnded(exit Exit, signs job.Signs, lied bool) string {
 	switch {
 	case lied:
 		return fmt.Sprintf("it exited %d, but its own output shows no success", exit.Code)

@@ -22,10 +22,10 @@ func (d *Detector) past(all []finding) map[string]int {
 			case late:
 				failed = failed || f.fatal && !f.alive && f.rule.nature != consequence
 			default:
-				if first == nil && (f.fatal || f.memory()) {
+				if first == nil && (f.fatal || f.ofMemory()) {
 					first = f
 				}
-				if memory == nil && f.memory() {
+				if memory == nil && f.ofMemory() {
 					memory = f
 				}
 			}
@@ -68,7 +68,8 @@ func (x excerpt) since(line int) (_ excerpt, ok bool) {
 // repeats reports whether lines of the head come again between it and a finding: then they are no head.
 func (s *stream) repeats(f *finding) bool {
 	for _, r := range f.rows[:f.at] {
-		if r.number > s.renewal.ended && !r.more && slices.Contains(s.renewal.head, headHash([]byte(r.text), s.d.words.scan([]byte(r.text)))) {
+		if r.number > s.renewal.ended && !r.more &&
+			slices.Contains(s.renewal.head, headHash([]byte(r.text), s.d.words.scan([]byte(r.text)))) {
 			return true
 		}
 	}

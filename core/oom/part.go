@@ -5,67 +5,57 @@ import (
 	"strings"
 )
 
-const (
-	Load         Part = "load"          // weights were read, while a model was built
-	FirstStep    Part = "first_step"    // no step was finished before, of all or since it resumed: optimizer states are made now
-	Metric       Part = "metric"        // a figure of merit was computed
-	ImageLogging Part = "image_logging" // images or plots were made for a person to see
-	SanityCheck  Part = "sanity_check"  // Lightning's few batches of validation before any training
-	Save         Part = "save"          // a state was written
-	Resume       Part = "resume"        // a state was read, to go on from it
-)
-
 // A partRule gives a frame's part. Frames are read from the innermost outwards, and the first one with a rule decides.
 type partRule struct {
 	part       Part
 	path, name *pattern // either may be nil
 }
 
-// The places are of PyTorch, torchvision, TorchMetrics, Lightning, Transformers, Accelerate and of loggers; the other names
-// are those that people give.
-var partRules = []partRule{
-	// lightning/pytorch/trainer/trainer.py; before 1.5 in pytorch_lightning/trainer/trainer.py
-	{part: SanityCheck, name: rx(`^_?run_sanity_(?:check|val\w*)$`)},
-	{part: ImageLogging, path: rx(`torchvision/utils\.py|torch/utils/tensorboard/|tensorboardX/|wandb/sdk/data_types/`)},
-	{part: ImageLogging, name: rx(`^_?(?:(?:log|save|write|dump|plot|draw|add|render|make)_(?:\w+_)?(?:imgs?|images?|` +
-		`figures?|videos?|pictures?|grids?|plots?|samples?|previews?|visuals?)(?:_\w+)?|log_local|log_img|make_grid|` +
-		`visuali[sz]e\w*|plot|tensor2img|tensor2im)$`)},
-	{part: Metric, path: rx(`(?:^|/)(?:torchmetrics|torcheval|lpips|piq|pyiqa|cleanfid|torch_fidelity|pytorch_fid|` +
-		`pytorch_msssim|pycocotools|skimage/metrics|sklearn/metrics)/`)},
-	{part: Metric, path: rx(`(?:^|/)metrics?(?:/\w+)*(?:/\w+)?\.py$|(?:^|/)(?:\w+_)?metrics?\.py$`)},
-	{part: Metric, name: rx(`^_?(?:(?:compute|calculate|calc|update|eval|evaluate|get|measure)_(?:\w+_)?(?:metrics?|` +
-		`psnr|ssim|lpips|fid|kid|niqe|iou|miou|map|auc|accuracy|scores?|statistics)(?:_\w+)?|psnr|ssim|ms_ssim|lpips|fid|` +
-		`miou|accuracy|preprocess_logits_for_metrics|nested_concat|add_batch)$`)},
-	{part: Save, path: rx(`torch/serialization\.py`), name: rx(`^_?(?:legacy_)?save$|^persistent_id$|^__exit__$`)},
-	{part: Save, path: rx(`/safetensors/`), name: rx(`^(?:save|save_file|save_model|_tobytes|_flatten)$`)},
-	{part: Save, name: rx(`^_?(?:save|dump|write|export)(?:_\w*)?(?:checkpoint|ckpt|state|states|weights|snapshot|` +
-		`model|network)\w*$|^save_pretrained$|^torch_save$`)},
-	// lightning/pytorch/trainer/connectors/checkpoint_connector.py, transformers/trainer.py, accelerate/checkpointing.py
-	{part: Resume, name: rx(`^_?(?:resume|restore)(?:_\w+)?$|^_load_(?:from_checkpoint|optimizer_and_scheduler|` +
-		`rng_state)$|^load_accelerator_state$|^\w*resume_(?:from|training|state|checkpoint)\w*$`)},
-	{part: Resume, path: rx(`torch/optim/`), name: rx(`^load_state_dict$|^_process_value\w*$`)},
-	{part: Load, name: rx(`^(?:from_pretrained|load_(?:\w+_)?(?:model|weights?|network|pretrained|unet|vae|` +
-		`lora)(?:_\w+)?|init_from_\w+|load_checkpoint_in_model|_load_pretrained_model|_load_state_dict_into_\w+)$`)},
-}
-
-// Of a state that an optimizer makes at its first step, the frame is the one that makes it: torch/optim since 2.0 does so in
-// _init_group, and calls nothing there that has a frame; before, the source line says so.
-var makesStates = rx(`\b(?:zeros_like|torch\.zeros|empty_like|full_like)\(|exp_avg|momentum_buffer`)
-
-// partWords are read beside evidence whose frames do not tell.
-var partWords = []struct {
-	part Part
-	re   *pattern
-}{
-	// lightning/pytorch/callbacks/progress/tqdm_progress.py; until 1.7 "Validation sanity check"
-	{SanityCheck, rx(`Sanity Check(?:ing)?\b|Validation sanity check`)},
-	{ImageLogging, rx(`(?i)\b(?:logging|saving|writing|sampling|visuali[sz]ing) (?:\w+ ){0,2}(?:images|samples|grids?|figures|videos?)\b`)},
-	{Metric, rx(`(?i)\b(?:comput|calculat|evaluat|measur)ing (?:the |\w+ ){0,2}(?:metrics?|fid|kid|psnr|ssim|lpips|inception score|miou)\b`)},
-	{Save, rx(`(?i)\bsaving (?:the |\w+ ){0,2}(?:model|checkpoint|state|weights|snapshot)`)},
-	// "Restoring states from the checkpoint path at": lightning's checkpoint_connector.py
-	{Resume, rx(`(?i)\bresum(?:e|ing) (?:from|training|state|the )|restoring states from the checkpoint`)},
-	{Load, rx(`(?i)\bloading (?:the |\w+ ){0,2}(?:checkpoint shards|weights|pretrained|model|pipeline)|load(?:ing)? .{0,60}weights:`)},
-}
+var (
+	// The places are of PyTorch, torchvision, TorchMetrics, Lightning, Transformers, Accelerate and of loggers; the other names
+	// are those that people give.
+	partRules = []partRule{
+		// lightning/pytorch/trainer/trainer.py; before 1.5 in pytorch_lightning/trainer/trainer.py
+		{part: SanityCheck, name: rx(`^_?run_sanity_(?:check|val\w*)$`)},
+		{part: ImageLogging, path: rx(`torchvision/utils\.py|torch/utils/tensorboard/|tensorboardX/|wandb/sdk/data_types/`)},
+		{part: ImageLogging, name: rx(`^_?(?:(?:log|save|write|dump|plot|draw|add|render|make)_(?:\w+_)?(?:imgs?|images?|` +
+			`figures?|videos?|pictures?|grids?|plots?|samples?|previews?|visuals?)(?:_\w+)?|log_local|log_img|make_grid|` +
+			`visuali[sz]e\w*|plot|tensor2img|tensor2im)$`)},
+		{part: Metric, path: rx(`(?:^|/)(?:torchmetrics|torcheval|lpips|piq|pyiqa|cleanfid|torch_fidelity|pytorch_fid|` +
+			`pytorch_msssim|pycocotools|skimage/metrics|sklearn/metrics)/`)},
+		{part: Metric, path: rx(`(?:^|/)metrics?(?:/\w+)*(?:/\w+)?\.py$|(?:^|/)(?:\w+_)?metrics?\.py$`)},
+		{part: Metric, name: rx(`^_?(?:(?:compute|calculate|calc|update|eval|evaluate|get|measure)_(?:\w+_)?(?:metrics?|` +
+			`psnr|ssim|lpips|fid|kid|niqe|iou|miou|map|auc|accuracy|scores?|statistics)(?:_\w+)?|psnr|ssim|ms_ssim|lpips|fid|` +
+			`miou|accuracy|preprocess_logits_for_metrics|nested_concat|add_batch)$`)},
+		{part: Save, path: rx(`torch/serialization\.py`), name: rx(`^_?(?:legacy_)?save$|^persistent_id$|^__exit__$`)},
+		{part: Save, path: rx(`/safetensors/`), name: rx(`^(?:save|save_file|save_model|_tobytes|_flatten)$`)},
+		{part: Save, name: rx(`^_?(?:save|dump|write|export)(?:_\w*)?(?:checkpoint|ckpt|state|states|weights|snapshot|` +
+			`model|network)\w*$|^save_pretrained$|^torch_save$`)},
+		// lightning/pytorch/trainer/connectors/checkpoint_connector.py, transformers/trainer.py, accelerate/checkpointing.py
+		{part: Resume, name: rx(`^_?(?:resume|restore)(?:_\w+)?$|^_load_(?:from_checkpoint|optimizer_and_scheduler|` +
+			`rng_state)$|^load_accelerator_state$|^\w*resume_(?:from|training|state|checkpoint)\w*$`)},
+		{part: Resume, path: rx(`torch/optim/`), name: rx(`^load_state_dict$|^_process_value\w*$`)},
+		{part: Load, name: rx(`^(?:from_pretrained|load_(?:\w+_)?(?:model|weights?|network|pretrained|unet|vae|` +
+			`lora)(?:_\w+)?|init_from_\w+|load_checkpoint_in_model|_load_pretrained_model|_load_state_dict_into_\w+)$`)},
+	}
+	// Of a state that an optimizer makes at its first step, the frame is the one that makes it: torch/optim since 2.0 does so in
+	// _init_group, and calls nothing there that has a frame; before, the source line says so.
+	makesStates = rx(`\b(?:zeros_like|torch\.zeros|empty_like|full_like)\(|exp_avg|momentum_buffer`)
+	// partWords are read beside evidence whose frames do not tell.
+	partWords = []struct {
+		part Part
+		re   *pattern
+	}{
+		// lightning/pytorch/callbacks/progress/tqdm_progress.py; until 1.7 "Validation sanity check"
+		{SanityCheck, rx(`Sanity Check(?:ing)?\b|Validation sanity check`)},
+		{ImageLogging, rx(`(?i)\b(?:logging|saving|writing|sampling|visuali[sz]ing) (?:\w+ ){0,2}(?:images|samples|grids?|figures|videos?)\b`)},
+		{Metric, rx(`(?i)\b(?:comput|calculat|evaluat|measur)ing (?:the |\w+ ){0,2}(?:metrics?|fid|kid|psnr|ssim|lpips|inception score|miou)\b`)},
+		{Save, rx(`(?i)\bsaving (?:the |\w+ ){0,2}(?:model|checkpoint|state|weights|snapshot)`)},
+		// "Restoring states from the checkpoint path at": lightning's checkpoint_connector.py
+		{Resume, rx(`(?i)\bresum(?:e|ing) (?:from|training|state|the )|restoring states from the checkpoint`)},
+		{Load, rx(`(?i)\bloading (?:the |\w+ ){0,2}(?:checkpoint shards|weights|pretrained|model|pipeline)|load(?:ing)? .{0,60}weights:`)},
+	}
+)
 
 // part says what was going on in the report's phase: frames first, then the progress bar that was being drawn and the
 // plugin's counts, then the words around.
@@ -98,16 +88,15 @@ func (r *Report) part(f *finding, calls, after []frame, s State) Part {
 func partOf(frames []frame) Part {
 	reading := false
 	for i := len(frames) - 1; i >= 0; i-- {
-		p := strings.ReplaceAll(frames[i].path, `\`, "/")
 		for _, r := range partRules {
-			if (r.path == nil || r.path.MatchString(p)) && (r.name == nil || r.name.MatchString(frames[i].name)) {
+			if (r.path == nil || r.path.MatchString(frames[i].path)) && (r.name == nil || r.name.MatchString(frames[i].name)) {
 				if r.part == Load && slices.ContainsFunc(frames[:i], func(o frame) bool { return partOf([]frame{o}) == Resume }) {
 					return Resume
 				}
 				return r.part
 			}
 		}
-		reading = reading || readingPath.MatchString(p) && readingName.MatchString(frames[i].name)
+		reading = reading || readingPath.MatchString(frames[i].path) && readingName.MatchString(frames[i].name)
 	}
 	if reading {
 		return Load
@@ -127,11 +116,9 @@ func (f *finding) firstStep(frames []frame, s State) bool {
 		}
 	}
 	if n := len(frames) - 1; n >= 0 {
-		p := strings.ReplaceAll(frames[n].path, `\`, "/")
-		if strings.Contains(p, "torch/optim/") || strings.Contains(p, "/optim") || frames[n].name == "_init_group" {
-			if frames[n].name == "_init_group" || makesStates.MatchString(f.source(frames[n])) {
-				return true
-			}
+		optim := strings.Contains(frames[n].path, "torch/optim/") || strings.Contains(frames[n].path, "/optim")
+		if frames[n].name == "_init_group" || optim && makesStates.MatchString(f.sourceOf(frames[n])) {
+			return true
 		}
 	}
 	return f.barAtZero()

@@ -1,6 +1,9 @@
 package oom
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // TestPatterns compiles what would otherwise be compiled in the moment of a failure.
 func TestPatterns(t *testing.T) {
@@ -20,10 +23,12 @@ func TestPatterns(t *testing.T) {
 			}
 		}
 	}
-	for _, p := range []*pattern{msgRequested, msgCapacity, msgFree, msgThisProcess, msgOthers, msgAllowed, msgAllocated, msgPools,
-		msgUnallocated, oldCapacity, oldNumber, mpsNumbers, cpuRequested, rustRequested, numpyRequested, ncclRequested,
-		xlaRequested, xlaUsed,
-		tfTensor, paddleNumbers, smiUsage, noHole, mention, quotes, logged, harness, recovered, another, code, head, exceptionLine} {
+	for _, f := range slices.Concat(torchForms, otherForms, lastForms) {
+		f.re.MatchString("x")
+	}
+	for _, p := range []*pattern{msgThisProcess, msgOthers, msgAllocated, msgUnallocated, oldCapacity, oldNumber,
+		tfTensor, smiUsage, noHole, mention, quotes, logged, harness, recovered, anotherMessage, pythonLine, exceptionHead,
+		exceptionLine} {
 		p.MatchString("x")
 	}
 }

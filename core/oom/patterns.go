@@ -2,7 +2,6 @@ package oom
 
 import (
 	"fmt"
-	"regexp"
 	"regexp/syntax"
 	"slices"
 	"strconv"
@@ -15,6 +14,62 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// An Event is a sign that was read.
+type Event struct {
+	Kind      job.SignKind
+	Phase     string // of the sign
+	Knob      string // of the sign
+	Iteration int64  // group "iteration"; -1 where the pattern has none
+	Total     int64  // group "total"; 0 where the pattern has none
+	Path      string // group "path"
+	Bytes     unit.Bytes
+	Reserved  unit.Bytes // group "reserved"; 0 where the pattern has none
+	Value     string     // group "value"
+	Step      int64      // group "step", or the last iteration before; metric.NoStep where there is neither
+	Name      string     // of the sign
+	Direction metric.Direction
+	Line      Line
+	Check     int    // the index of the plugin's check that it is a value of; 0 for signs
+	Series    string // group "series"
+}
+
+// checked is the kind of the values of a check. They are no signs: nothing is judged by them.
+const checked job.SignKind = "check"
+
+// StoppedEarly is the kind of a line in which a program prints that it ends before its last step, and why. Every
+// program that reports its progress has these signs. They are passed to OnEvent, and change no state.
+const StoppedEarly job.SignKind = "stopped early"
+
+var (
+	// early are the words for it. They count only after the last step, so that a setting of that name is none. Each has a
+	// literal, without which it would be tried on every line.
+	early = []string{
+		`(?i)\bearly[ _-]?stop(?:ped|ping)?(?:[^:=\w]|[:=]\s*[^\s\d]|$)`,
+		`(?i)\bstop(?:ped|ping)\b.{0,40}\bearly\b`,
+		`(?i)\bpatience\b.{0,60}\b(?:reached|exceeded|exhausted|ran out|is over)\b`,
+		`(?i)\bno improvement\b.{0,80}\bstop`,
+		`(?i)\bstopping (?:the )?training\b`,
+		`(?i)\b(?:has |have |training )converged\b`,
+		`(?i)^\W*converged\b`,
+		`(?i)\bconverged (?:at|after|in)\b`,
+		`(?i)\bstopped: .{0,60}\breached\b`,
+		`(?i)\b(?:target|goal|max_steps|max_epochs)\b.{0,60}\breached\b`,
+		`(?i)\bno improvement\b.{0,80}\b(?:halt|exit|terminat|end|quit)`,
+		`(?i)\bstopped improving\b`,
+		`(?i)\btrial\b.{0,30}\bpruned\b`,
+		`(?i)\btime (?:limit|budget)\b.{0,40}\b(?:reached|exceeded|is over)\b`,
+		`(?i)\bmax(?:imum)?[ _]?(?:train(?:ing)?[ _])?time\b.{0,40}\b(?:reached|exceeded)\b`,
+	}
+	// figures is what a report of a step has beside its number, and about what a line about a resume has, or a bar before its first step.
+	figures = lazy.MustCompile(`(?i)loss\W{1,4}-?\d`)
+	about   = lazy.MustCompile(`(?i)\b(resum|load|restor|continu|start|from)|\?it/s`)
+)
+
+// Figures reports whether the line has what only a step has: its loss.
+func (e Event) Figures() bool {
+	return figures.MatchString(e.Line.Text) && !about.MatchString(e.Line.Text)
+}
+
 // A plugin's patterns come from a project's file, perhaps a stranger's, and the program waits while they are matched.
 // RE2 is linear in a line, but a pattern with counted repetitions takes thousands of steps for each byte. So a pattern
 // has a bound for one line, and a budget of time for all of them; without either it does not match.
@@ -23,8 +78,8 @@ const (
 	mostSteps = 4 << 20
 	// perStep is the longest that one such step takes.
 	perStep = 50 * time.Nanosecond
-	// free is the time that is not counted: a line's share of it does not slow down a program.
-	free = 20 * time.Microsecond
+	// uncounted is the time that is not counted: a line's share of it does not slow down a program.
+	uncounted = 20 * time.Microsecond
 	// at first, and then as a part of the time that has passed, one pattern and all patterns together may take this.
 	oneAtFirst, oneOf100 = 500 * time.Millisecond, 2
 	allAtFirst, allOf100 = time.Second, 8
@@ -51,6 +106,9 @@ func instructions(pattern string) int {
 
 // may reports whether a sign is matched on a line of that length at a time.
 func (r *signReader) may(c *compiled, length int, now time.Time) bool {
+	if c.size == 0 {
+		c.size = instructions(c.sign.Pattern)
+	}
 	if c.size*length > mostSteps {
 		c.slow = true
 		return false
@@ -68,7 +126,7 @@ func (r *signReader) may(c *compiled, length int, now time.Time) bool {
 // charge adds the time of a match. On a busy machine the clock goes on while this process does not: what cannot have
 // been the pattern is not counted.
 func (r *signReader) charge(c *compiled, length int, took time.Duration) {
-	if took <= free {
+	if took <= uncounted {
 		return
 	}
 	took = min(took, time.Duration(c.size*length)*perStep)
@@ -79,12 +137,12 @@ func (r *signReader) charge(c *compiled, length int, took time.Duration) {
 type compiled struct {
 	sign  job.Sign
 	check int // the index of a check; 0 of a sign
-	re    *regexp.Regexp
+	re    *pattern
 	group map[string]int
 	mark  uint64 // 0: no word of it is certain, so every line is tried
 	word  string
 
-	size  int // of its program
+	size  int // of its program; 0 before it was first matched
 	spent time.Duration
 	slow  bool // it was not matched on some line
 }
@@ -114,14 +172,14 @@ func newSignReader(signs job.Signs) (*signReader, error) {
 		}
 	}
 	for i, s := range lines {
-		re, err := regexp.Compile(s.Pattern)
+		tree, err := syntax.Parse(s.Pattern, syntax.Perl)
 		if err != nil {
 			return nil, fmt.Errorf("reading the %s sign: %w", s.Kind, err)
 		}
 		r.announces = r.announces || s.Kind == job.Phase
-		c := compiled{sign: s, re: re, group: map[string]int{}, word: requiredWord(s.Pattern), check: max(0,
-			i-len(signs.Lines)), size: instructions(s.Pattern)}
-		for g, name := range re.SubexpNames() {
+		c := compiled{sign: s, re: rx(s.Pattern), group: map[string]int{}, word: requiredWord(s.Pattern),
+			check: max(0, i-len(signs.Lines))}
+		for g, name := range tree.CapNames() {
 			c.group[name] = g
 		}
 		if c.word != "" {
@@ -241,60 +299,4 @@ func (c *compiled) event(text []byte, m []int) Event {
 	}
 	e.Bytes, e.Reserved = amount(group("bytes")), amount(group("reserved"))
 	return e
-}
-
-// An Event is a sign that was read.
-type Event struct {
-	Kind      job.SignKind
-	Phase     string // of the sign
-	Knob      string // of the sign
-	Iteration int64  // group "iteration"; -1 where the pattern has none
-	Total     int64  // group "total"; 0 where the pattern has none
-	Path      string // group "path"
-	Bytes     unit.Bytes
-	Reserved  unit.Bytes // group "reserved"; 0 where the pattern has none
-	Value     string     // group "value"
-	Step      int64      // group "step", or the last iteration before; metric.NoStep where there is neither
-	Name      string     // of the sign
-	Direction metric.Direction
-	Line      Line
-	Check     int    // the index of the plugin's check that it is a value of; 0 for signs
-	Series    string // group "series"
-}
-
-// checked is the kind of the values of a check. They are no signs: nothing is judged by them.
-const checked job.SignKind = "check"
-
-// StoppedEarly is the kind of a line in which a program prints that it ends before its last step, and why. Every
-// program that reports its progress has these signs. They are passed to OnEvent, and change no state.
-const StoppedEarly job.SignKind = "stopped early"
-
-// early are the words for it. They count only after the last step, so that a setting of that name is none. Each has a
-// literal, without which it would be tried on every line.
-var early = []string{
-	`(?i)\bearly[ _-]?stop(?:ped|ping)?(?:[^:=\w]|[:=]\s*[^\s\d]|$)`,
-	`(?i)\bstop(?:ped|ping)\b.{0,40}\bearly\b`,
-	`(?i)\bpatience\b.{0,60}\b(?:reached|exceeded|exhausted|ran out|is over)\b`,
-	`(?i)\bno improvement\b.{0,80}\bstop`,
-	`(?i)\bstopping (?:the )?training\b`,
-	`(?i)\b(?:has |have |training )converged\b`,
-	`(?i)^\W*converged\b`,
-	`(?i)\bconverged (?:at|after|in)\b`,
-	`(?i)\bstopped: .{0,60}\breached\b`,
-	`(?i)\b(?:target|goal|max_steps|max_epochs)\b.{0,60}\breached\b`,
-	`(?i)\bno improvement\b.{0,80}\b(?:halt|exit|terminat|end|quit)`,
-	`(?i)\bstopped improving\b`,
-	`(?i)\btrial\b.{0,30}\bpruned\b`,
-	`(?i)\btime (?:limit|budget)\b.{0,40}\b(?:reached|exceeded|is over)\b`,
-	`(?i)\bmax(?:imum)?[ _]?(?:train(?:ing)?[ _])?time\b.{0,40}\b(?:reached|exceeded)\b`,
-}
-
-// figures is what a report of a step has beside its number, and about what a line about a resume has, or a bar before its first step.
-var figures = lazy.MustCompile(`(?i)loss\W{1,4}-?\d`)
-
-var about = lazy.MustCompile(`(?i)\b(resum|load|restor|continu|start|from)|\?it/s`)
-
-// Figures reports whether the line has what only a step has: its loss.
-func (e Event) Figures() bool {
-	return figures.MatchString(e.Line.Text) && !about.MatchString(e.Line.Text)
 }

@@ -110,9 +110,18 @@ var (
 	dataFile    = rx(`(?i)(?:^|[/_.-])(?:datasets?|dataloaders?|data_?loaders?|data_?modules?|data)(?:\.py$|/)`)
 )
 
-// is reports whether a rule is about a frame, given its path with slashes.
-func (r *phaseRule) is(path string, f frame) bool {
-	return (r.path == nil || r.path.MatchString(path)) && (r.name == nil || r.name.MatchString(f.name)) &&
+var (
+	// forwardFrame is one of a module's forward: the default, where nothing else is said.
+	forwardFrame = rx(`^(?:forward|call|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|` +
+		`_conv_forward)$`)
+	// launcher is what starts a program, and takes no part in it.
+	launcher = rx(`torch/distributed/(?:elastic|launcher|run\.py|launch\.py)|<frozen|/multiprocessing/`)
+	trains   = rx(`(?i)(?:^|_)(?:train|training|trainer|fit|finetune|fine_tune|pretrain|epoch)(?:_|$)`)
+)
+
+// is reports whether a rule is about a frame.
+func (r *phaseRule) is(f frame) bool {
+	return (r.path == nil || r.path.MatchString(f.path)) && (r.name == nil || r.name.MatchString(f.name)) &&
 		!(r.phase == Validation && r.name != nil && pytested(f))
 }
 
@@ -125,9 +134,8 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 		if launcher.MatchString(f.path) {
 			continue
 		}
-		p := strings.ReplaceAll(f.path, `\`, "/")
 		for _, r := range phaseRules {
-			if !r.is(p, f) {
+			if !r.is(f) {
 				continue
 			}
 			if r.phase == Checkpoint && pretrained(frames[:i+1]) {
@@ -150,7 +158,7 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 			}
 			break
 		}
-		if forwardFrame.MatchString(f.name) || f.name == "__call__" && path.Base(p) == "module.py" {
+		if forwardFrame.MatchString(f.name) || f.name == "__call__" && path.Base(f.path) == "module.py" {
 			forward = true
 			if weak.prepares() {
 				weak = Unknown // what a forward makes is its own
@@ -171,10 +179,46 @@ func phaseOf(frames []frame) (phase Phase, exact bool) {
 // prepares reports whether a phase is one of making what the others use.
 func (p Phase) prepares() bool { return p == Build || p == Data }
 
+// A linePhase is a phase by a line of source.
+type linePhase struct {
+	phase Phase
+	re    *pattern
+}
+
+// phaseByLine is that of the first pattern that a text matches.
+func phaseByLine(phases []linePhase, text string) Phase {
+	for _, p := range phases {
+		if p.re.MatchString(text) {
+			return p.phase
+		}
+	}
+	return Unknown
+}
+
 // pytested reports whether a function is a test of code, and not a test of a model.
 func pytested(f frame) bool {
-	return strings.HasPrefix(f.name, "test_") && strings.HasPrefix(path.Base(strings.ReplaceAll(f.path, `\`, "/")),
+	return strings.HasPrefix(f.name, "test_") && strings.HasPrefix(path.Base(f.path),
 		"test_")
+}
+
+// callPhases are read in the last source line of a traceback whose printer left out torch's frames. The line has no other
+// call that could have asked for memory.
+var callPhases = []linePhase{
+	{Build, rx(`^(?:\w+ = )?(?:self\.)?(?:\w*_)?(?:model|net|network|unet|vae|netG|netD|generator|discriminator|` +
+		`backbone)\w*(?:\.module)?\.(?:to|cuda)\([^()]*\)$|^[\w.]+ = (?:\w+\.)*[A-Z]\w+\(.*\)\.(?:to|cuda)\([^()]*\)$`)},
+	{TrainBackward, rx(`^(?:(?:Variable|torch\.autograd\.Variable)\._execution_engine\.run_backward|` +
+		`torch\.autograd\.(?:backward|grad)|(?:[\w.\[\]]+\.)?(?:scale\([^()]*\)\.|(?:sum|` +
+		`mean)\(\)\.)?(?:manual_)?backward|\([^()]*\)\.backward)\([^()]*\)?$`)},
+	{Optimizer, rx(`^(?:\w+ = )?(?:[\w.\[\]'"]+\.)?(?:\w*optim(?:izers?)?(?:_\w+)?|opt(?:_\w+|\d*)|(?:\w+_)?scaler(?:_\w+)?)(?:\[\w+\])?\.step\([^()]*\)?$`)},
+}
+
+// stepPhases are read in the innermost line outside installed packages: a compiled function's own frames are not
+// there (JAX).
+var stepPhases = []linePhase{
+	{Build, rx(`\b(?:(?:global|local|all)_variables_initializer|variables_initializer|initialize_all_variables)\(|` +
+		`\b(?:init|create|make|build|setup|initiali[sz]e)_(?:\w+_)?(?:train_?)?state\(|\bmodel\.init\(|` +
+		`\bTrainState\.create\(`)},
+	{Validation, rx(`(?:^|= ?|[\s.])\w*(?:eval_step|validation_step|valid_step|test_step|evaluate\w*|validate\w*)\(`)},
 }
 
 // byLines is the phase of a forward pass by the lines that a traceback shows around its calls, given the phase by names
@@ -208,10 +252,7 @@ func (f *finding) stateRead(calls []frame) Phase {
 	if n < 0 || !readingName.MatchString(calls[n].name) {
 		return Unknown
 	}
-	for n > 0 && calls[n].installed() {
-		n--
-	}
-	line := f.statement(calls[n])
+	line := f.statement(calls[max(0, ownFrame(calls))])
 	switch {
 	case goesOnFrom.MatchString(line):
 		return Checkpoint
@@ -236,50 +277,39 @@ func named(calls []frame) bool {
 	})
 }
 
-// asked is the phase by the source line of the innermost of some frames.
-func (f *finding) asked(calls []frame) Phase {
-	n := len(calls) - 1
-	if n < 0 {
+// askedBySource is the phase by the source line of the innermost of some frames.
+func (f *finding) askedBySource(calls []frame) Phase {
+	if len(calls) == 0 {
 		return f.leftOver()
 	}
-	line := f.statement(calls[n])
-	for _, c := range callPhases {
-		if c.re.MatchString(line) && !strings.Contains(line, "sched") {
-			return c.phase
-		}
+	if p := phaseOfCall(callPhases, f.statement(calls[len(calls)-1])); p != Unknown {
+		return p
 	}
-	for n > 0 && calls[n].installed() {
-		n--
-	}
-	if calls[n].installed() || slices.ContainsFunc(calls[n:],
-		func(c frame) bool { return forwardFrame.MatchString(c.name) }) {
+	n := ownFrame(calls)
+	if n < 0 || inAny(calls[n:], forwardFrame) {
 		return Unknown
 	}
 	if _, exact := phaseOf(calls[n+1:]); exact {
 		return Unknown // DeepSpeed's engine steps within what Accelerate calls backward
 	}
-	line = f.statement(calls[n])
-	for _, c := range slices.Concat(callPhases, stepPhases) {
-		if !strings.Contains(line, "sched") && c.re.MatchString(line) {
-			return c.phase
-		}
+	return phaseOfCall(slices.Concat(callPhases, stepPhases), f.statement(calls[n]))
+}
+
+// phaseOfCall is the phase by a line of source; a scheduler's step is none of an optimizer.
+func phaseOfCall(phases []linePhase, line string) Phase {
+	if strings.Contains(line, "sched") {
+		return Unknown
 	}
-	return Unknown
+	return phaseByLine(phases, line)
 }
 
 // leftOver is the phase by the one source line of a traceback that a paste has cut everything else from: the line right
-// above the message, as far to the right as Python prints source.
+// above the message, as far to the right as Python prints source. A call of that kind builds no model.
 func (f *finding) leftOver() Phase {
 	if f.at == 0 || f.at > len(f.rows) || !strings.HasPrefix(f.rows[f.at-1].body, "    ") {
 		return Unknown
 	}
-	line := strings.TrimSpace(f.rows[f.at-1].body)
-	for _, c := range callPhases {
-		if c.phase != Build && c.re.MatchString(line) && !strings.Contains(line, "sched") {
-			return c.phase
-		}
-	}
-	return Unknown
+	return phaseOfCall(callPhases[1:], strings.TrimSpace(f.rows[f.at-1].body))
 }
 
 // method is what modules call the parts of their forward as well (Ultralytics, nn/tasks.py; Keras' predict is none of these).
@@ -328,7 +358,7 @@ func pretrained(outer []frame) bool {
 			return false
 		}
 		build = build || builds.MatchString(f.name) ||
-			readsModel.MatchString(f.name) && modelFile.MatchString(strings.ReplaceAll(f.path, `\`, "/"))
+			readsModel.MatchString(f.name) && modelFile.MatchString(f.path)
 	}
 	return build
 }
@@ -342,41 +372,6 @@ var (
 	// what a trainer reads to go on, as people, Lightning and Transformers name it
 	resumes = rx(`^_?(?:resume|restore)(?:_\w+)?$|resume_from|^_load_(?:from_checkpoint|optimizer_and_scheduler)$`)
 )
-
-// forwardFrame is one of a module's forward: the default, where nothing else is said.
-var forwardFrame = rx(`^(?:forward|call|_call_impl|_wrapped_call_impl|_slow_forward|gather|parallel_apply|` +
-	`_conv_forward)$`)
-
-// launcher is what starts a program, and takes no part in it.
-var launcher = rx(`torch/distributed/(?:elastic|launcher|run\.py|launch\.py)|<frozen|/multiprocessing/`)
-
-var trains = rx(`(?i)(?:^|_)(?:train|training|trainer|fit|finetune|fine_tune|pretrain|epoch)(?:_|$)`)
-
-// A linePhase is a phase by a line of source.
-type linePhase struct {
-	phase Phase
-	re    *pattern
-}
-
-// callPhases are read in the last source line of a traceback whose printer left out torch's frames. The line has no other
-// call that could have asked for memory.
-var callPhases = []linePhase{
-	{Build, rx(`^(?:\w+ = )?(?:self\.)?(?:\w*_)?(?:model|net|network|unet|vae|netG|netD|generator|discriminator|` +
-		`backbone)\w*(?:\.module)?\.(?:to|cuda)\([^()]*\)$|^[\w.]+ = (?:\w+\.)*[A-Z]\w+\(.*\)\.(?:to|cuda)\([^()]*\)$`)},
-	{TrainBackward, rx(`^(?:(?:Variable|torch\.autograd\.Variable)\._execution_engine\.run_backward|` +
-		`torch\.autograd\.(?:backward|grad)|(?:[\w.\[\]]+\.)?(?:scale\([^()]*\)\.|(?:sum|` +
-		`mean)\(\)\.)?(?:manual_)?backward|\([^()]*\)\.backward)\([^()]*\)?$`)},
-	{Optimizer, rx(`^(?:\w+ = )?(?:[\w.\[\]'"]+\.)?(?:\w*optim(?:izers?)?(?:_\w+)?|opt(?:_\w+|\d*)|(?:\w+_)?scaler(?:_\w+)?)(?:\[\w+\])?\.step\([^()]*\)?$`)},
-}
-
-// stepPhases are read in the innermost line outside installed packages: a compiled function's own frames are not
-// there (JAX).
-var stepPhases = []linePhase{
-	{Build, rx(`\b(?:(?:global|local|all)_variables_initializer|variables_initializer|initialize_all_variables)\(|` +
-		`\b(?:init|create|make|build|setup|initiali[sz]e)_(?:\w+_)?(?:train_?)?state\(|\bmodel\.init\(|` +
-		`\bTrainState\.create\(`)},
-	{Validation, rx(`(?:^|= ?|[\s.])\w*(?:eval_step|validation_step|valid_step|test_step|evaluate\w*|validate\w*)\(`)},
-}
 
 // reading are the frames in which a state is read, for what, only those around them say.
 var (

@@ -9,10 +9,7 @@ import (
 // and its counters. The nearest line before the failure counts, then those after it.
 
 // sourcePhases are read in names of operations, as compilers and graphs give them.
-var sourcePhases = []struct {
-	phase Phase
-	re    *pattern
-}{
+var sourcePhases = []linePhase{
 	// tf.keras names its functions (keras/engine/training.py), and a user's eager training loop has others
 	{Validation, rx(`__inference_test_function|__inference_\w*(?:eval|valid|test|predict)\w*_step|` +
 		`\bjit[_(]\w*(?:eval|valid|test|infer|predict)`)},
@@ -50,12 +47,7 @@ func (f *finding) ofWholeStep(calls []frame) bool {
 	if wholeGraph.MatchString(text) && inferenceTrain.MatchString(text) {
 		return true
 	}
-	n := len(calls) - 1
-	for n > 0 && calls[n].installed() {
-		n--
-	}
-	if n >= 0 && !calls[n].installed() && !slices.ContainsFunc(calls[n:],
-		func(c frame) bool { return forwardFrame.MatchString(c.name) }) && wholeStep.MatchString(f.statement(calls[n])) {
+	if n := ownFrame(calls); n >= 0 && !inAny(calls[n:], forwardFrame) && wholeStep.MatchString(f.statement(calls[n])) {
 		return true
 	}
 	return strings.Contains(text, "jit") && wholeStep.MatchString(text)
@@ -71,7 +63,7 @@ var tfNode = rx(`\[\[(?:\{\{)?[Nn]ode:? `)
 // operation is the phase by the operation that TensorFlow names below its message.
 func (f *finding) operation() Phase {
 	text := joined(near(f.rows, f.at, 0, 60))
-	if p := phaseOfText(text); p != Unknown {
+	if p := phaseByLine(sourcePhases, text); p != Unknown {
 		return p
 	}
 	calls, _ := f.calls()
@@ -87,66 +79,53 @@ func (f *finding) operation() Phase {
 	return Unknown
 }
 
-// wordPhases are read in the words around evidence that has no frames: what people and programs say that they are doing.
-var wordPhases = []struct {
-	phase Phase
-	re    *pattern
-}{
-	{TrainBackward, rx(`(?i)\bbackwards? (?:pass|propagation)\b|(?:during|in|at|` +
-		`on) (?:the )?\x60?(?:loss\.)?backward\b|\bback-?propagat`)},
-	{Optimizer, rx(`(?i)\boptimi[sz]er\.step\b|(?:during|in|at) (?:the )?optimi[sz]er'?s? (?:step|update)`)},
-	{Build, rx(`(?i)captur(?:e|ing) (?:the )?cuda ?graph|loading (?:model|weights|checkpoint shards|pipeline|` +
-		`pretrained)|load(?:ing)? .{0,60}weights:|model initiali[sz]ation|initiali[sz]ing (?:the )?model|` +
-		`creating (?:the )?model|building (?:the )?model|failed to load (?:the )?model|engine core init|` +
-		`EngineCore failed to start|error loading (?:the )?model|load_tensors|kv[ _]cache|KV (?:buffer|self) size|` +
-		`compute buffer size|offload(?:ed|ing) [\w/ -]{0,24}layers|moving (?:the )?model to|` +
-		`while (?:loading|initiali[sz]ing) (?:the )?(?:model|weights)`)},
-	{Checkpoint, rx(`(?i)(?:write|save|saving|dump|load|restore)_?(?:state|checkpoint|ckpt)\b|` +
-		`saving (?:the )?(?:\w+ )?(?:model|checkpoint|state|weights|snapshot)|resuming (?:training )?from|` +
-		`\b(?:checkpoint|ckpt) (?:write|writing|save|saving)\b|loading (?:the )?(?:checkpoint|state)\b|` +
-		`writing (?:the |a )?(?:checkpoint|snapshot)|SafetensorError\b.*seriali[sz]`)},
-	{Validation, rx(`(?i)\b(?:running|start(?:ing|ed)?|begin(?:ning)?|doing|performing|during|in|at|on|for|` +
-		`the) (?:the )?(?:\w+ )?(?:validation|evaluation|inference)\b(?: (?:step|loop|phase|stage|pass|epoch|time))?|` +
-		`\b(?:validating|evaluating|testing)\b|évaluation|\b(?:Valid|Val|Validate|Validation|Evaluation|Eval|Evaluating|` +
-		`Test|Testing|Predict|Predicting|Inference)(?: DataLoader \d+)?\b[^|%]{0,40} *\d+%|` +
-		`^\W*(?:Valid|Val|Validation|Eval|Evaluation|Test|Testing)\b:? *\[ *\d+/\d+\]|` + // MetricLogger's
-		`\[>+ *\] \d+/\d+, [\d.]+ task/s|` + // MMCV's bar, of its tests
-		`\((?:valid|val|validation|eval|test)\) ?:|^\W*(?:Valid|Val|Test|Eval|Validation): ?\[|` +
-		`===?> ?(?:testing|validating|evaluating)|(?:validation|evaluation|inference) (?:step|loop|phase|stage|pass)\b|` +
-		`\*{3,} ?(?:Running )?(?:Evaluation|Prediction)|预测|推理|验证|测试时`)},
-	// datasets' bars: "Map (num_proc=4):  30%|", "Generating train split: 120 examples"
-	{Data, rx(`(?i)loading (?:the )?(?:dataset|data|images)\b|caching images|tokeniz(?:ing|ation)|` +
-		`^\W*(?:Map|Filter|Flatten\w*|Casting|Grouping texts|Running tokenizer)\b[^|%]{0,60}\d+%|` +
-		`\bGenerating \w+ split: *\d`)},
-}
-
-// readsData are words of a program that reads or prepares its data, which takes the host's memory.
-var readsData = rx(`(?i)^\W*(?:reading|loading|decoding|pre-?processing|processing|parsing|preparing|converting|` +
-	`extracting) (?:\w+ ){0,2}(?:images?|files?|data|datasets?|samples|records|examples|features|sequences|videos?|` +
-	`audio|documents|texts?|rows|labels)\b`)
-
-// noDoing are words of such a line for what is not done now.
-var noDoing = rx(`(?i)\b(?:no|not|without|skip\w*|disabled?|before|after|finished|completed?|done|loaded|saved|` +
-	`strategy|dataset|split|will|every|set)\b|\b100%|(?:checkpoint|from):? +(?:false|none|null|''|"")`)
-
-// overPhases are words for the end of a phase: what was said of it before is over.
-var overPhases = []linePhase{
-	{Checkpoint, rx(`(?i)\b(?:saved|wrote|written)\b`)},
-	{Validation, rx(`(?i)\bval(?:id(?:ation)?)?[_ /](?:loss|acc\w*|psnr|time|perp\w*|score)|\beval_(?:loss|runtime)|` +
-		`\b(?:validation|evaluation) (?:finished|done|complete\w*|took|results?)`)},
-	{Build, rx(`(?i)\b(?:model|weights) (?:was |were )?loaded|\b(?:weights|model|loading) took\b|` +
-		`\bloaded (?:model|weights)|\ball keys matched|\bloading\b.{0,60}\b100%`)},
-	{Data, rx(`(?i)\bdata(?:set)?s? (?:was |were )?loaded|\bloaded (?:the )?data`)},
-}
-
-func phaseOfText(s string) Phase {
-	for _, p := range sourcePhases {
-		if p.re.MatchString(s) {
-			return p.phase
-		}
+var (
+	// wordPhases are read in the words around evidence that has no frames: what people and programs say that they are doing.
+	wordPhases = []linePhase{
+		{TrainBackward, rx(`(?i)\bbackwards? (?:pass|propagation)\b|(?:during|in|at|` +
+			`on) (?:the )?\x60?(?:loss\.)?backward\b|\bback-?propagat`)},
+		{Optimizer, rx(`(?i)\boptimi[sz]er\.step\b|(?:during|in|at) (?:the )?optimi[sz]er'?s? (?:step|update)`)},
+		{Build, rx(`(?i)captur(?:e|ing) (?:the )?cuda ?graph|loading (?:model|weights|checkpoint shards|pipeline|` +
+			`pretrained)|load(?:ing)? .{0,60}weights:|model initiali[sz]ation|initiali[sz]ing (?:the )?model|` +
+			`creating (?:the )?model|building (?:the )?model|failed to load (?:the )?model|engine core init|` +
+			`EngineCore failed to start|error loading (?:the )?model|load_tensors|kv[ _]cache|KV (?:buffer|self) size|` +
+			`compute buffer size|offload(?:ed|ing) [\w/ -]{0,24}layers|moving (?:the )?model to|` +
+			`while (?:loading|initiali[sz]ing) (?:the )?(?:model|weights)`)},
+		{Checkpoint, rx(`(?i)(?:write|save|saving|dump|load|restore)_?(?:state|checkpoint|ckpt)\b|` +
+			`saving (?:the )?(?:\w+ )?(?:model|checkpoint|state|weights|snapshot)|resuming (?:training )?from|` +
+			`\b(?:checkpoint|ckpt) (?:write|writing|save|saving)\b|loading (?:the )?(?:checkpoint|state)\b|` +
+			`writing (?:the |a )?(?:checkpoint|snapshot)|SafetensorError\b.*seriali[sz]`)},
+		{Validation, rx(`(?i)\b(?:running|start(?:ing|ed)?|begin(?:ning)?|doing|performing|during|in|at|on|for|` +
+			`the) (?:the )?(?:\w+ )?(?:validation|evaluation|inference)\b(?: (?:step|loop|phase|stage|pass|epoch|time))?|` +
+			`\b(?:validating|evaluating|testing)\b|évaluation|\b(?:Valid|Val|Validate|Validation|Evaluation|Eval|Evaluating|` +
+			`Test|Testing|Predict|Predicting|Inference)(?: DataLoader \d+)?\b[^|%]{0,40} *\d+%|` +
+			`^\W*(?:Valid|Val|Validation|Eval|Evaluation|Test|Testing)\b:? *\[ *\d+/\d+\]|` + // MetricLogger's
+			`\[>+ *\] \d+/\d+, [\d.]+ task/s|` + // MMCV's bar, of its tests
+			`\((?:valid|val|validation|eval|test)\) ?:|^\W*(?:Valid|Val|Test|Eval|Validation): ?\[|` +
+			`===?> ?(?:testing|validating|evaluating)|(?:validation|evaluation|inference) (?:step|loop|phase|stage|pass)\b|` +
+			`\*{3,} ?(?:Running )?(?:Evaluation|Prediction)|预测|推理|验证|测试时`)},
+		// datasets' bars: "Map (num_proc=4):  30%|", "Generating train split: 120 examples"
+		{Data, rx(`(?i)loading (?:the )?(?:dataset|data|images)\b|caching images|tokeniz(?:ing|ation)|` +
+			`^\W*(?:Map|Filter|Flatten\w*|Casting|Grouping texts|Running tokenizer)\b[^|%]{0,60}\d+%|` +
+			`\bGenerating \w+ split: *\d`)},
 	}
-	return Unknown
-}
+	// readsData are words of a program that reads or prepares its data, which takes the host's memory.
+	readsData = rx(`(?i)^\W*(?:reading|loading|decoding|pre-?processing|processing|parsing|preparing|converting|` +
+		`extracting) (?:\w+ ){0,2}(?:images?|files?|data|datasets?|samples|records|examples|features|sequences|videos?|` +
+		`audio|documents|texts?|rows|labels)\b`)
+	// noDoing are words of such a line for what is not done now.
+	noDoing = rx(`(?i)\b(?:no|not|without|skip\w*|disabled?|before|after|finished|completed?|done|loaded|saved|` +
+		`strategy|dataset|split|will|every|set)\b|\b100%|(?:checkpoint|from):? +(?:false|none|null|''|"")`)
+	// overPhases are words for the end of a phase: what was said of it before is over.
+	overPhases = []linePhase{
+		{Checkpoint, rx(`(?i)\b(?:saved|wrote|written)\b`)},
+		{Validation, rx(`(?i)\bval(?:id(?:ation)?)?[_ /](?:loss|acc\w*|psnr|time|perp\w*|score)|\beval_(?:loss|runtime)|` +
+			`\b(?:validation|evaluation) (?:finished|done|complete\w*|took|results?)`)},
+		{Build, rx(`(?i)\b(?:model|weights) (?:was |were )?loaded|\b(?:weights|model|loading) took\b|` +
+			`\bloaded (?:model|weights)|\ball keys matched|\bloading\b.{0,60}\b100%`)},
+		{Data, rx(`(?i)\bdata(?:set)?s? (?:was |were )?loaded|\bloaded (?:the )?data`)},
+	}
+)
 
 // phaseOfWords reads one line.
 func phaseOfWords(s string) Phase {

@@ -130,7 +130,8 @@ func accountOf(t testing.TB, d *Detector, log []byte, next func(at int) int) acc
 	return a
 }
 
-// sameSlowly compares a Detector with one that is given one byte at a time, so that every line is gathered before it is read.
+// sameSlowly compares a Detector with one that is given one byte at a time, so that every line is gathered before it
+// is read.
 func sameSlowly(t *testing.T, signs job.Signs, log []byte, next func(at int) int) {
 	t.Helper()
 	slow := newDetector(t, signs)

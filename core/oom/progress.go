@@ -12,19 +12,26 @@ type progress struct {
 	n    int64
 }
 
-// tqdm/std.py, format_meter; lightning/pytorch/callbacks/progress/rich_progress.py
-var barCount = rx(`\b([\d,]+)/[\d,]+ (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
+var (
+	// tqdm/std.py, format_meter; lightning/pytorch/callbacks/progress/rich_progress.py
+	barCount = rx(`\b([\d,]+)/[\d,]+ (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
+	logCount = rx(`(?i)\b(?:epoch|iter|iteration|step|global_step|batch|it|update)s?\b["']?[\s:=\[#(]{0,4}([\d,]+)`)
+	logStats = rx(`(?i)loss|\blr\b|acc|psnr|it/s|s/it|\beta\b|ppl|reward|grad|samples/s|tokens/s`)
+	stamped  = rx(`\b\d\d:\d\d:\d\d`)
+)
 
-var logCount = rx(`(?i)\b(?:epoch|iter|iteration|step|global_step|batch|it|update)s?\b["']?[\s:=\[#(]{0,4}([\d,]+)`)
+// Words of barCount, logStats and logCount. Two letters fold to s and k, by which these words may be written as well.
+var (
+	barWords  = []string{" [", " •"}
+	statWords = []string{"loss", "lr", "acc", "psnr", "it/s", "s/it", "eta", "ppl", "reward", "grad", "samples/s",
+		"tokens/s"}
+	countWords = []string{"epoch", "iter", "step", "batch", "it", "update"}
 
-var logStats = rx(`(?i)loss|\blr\b|acc|psnr|it/s|s/it|\beta\b|ppl|reward|grad|samples/s|tokens/s`)
+	foldedLetters = []string{"ſ", "\u212a"}
+)
 
-var stamped = rx(`\b\d\d:\d\d:\d\d`)
-
-var barWords = []string{" [", " •"}
-
-// mayCount reports whether progressOf may find anything in a line with these marks: after a message about memory it is asked
-// of every line until the program shows progress.
+// mayCount reports whether progressOf may find anything in a line with these marks: after a message about memory it is
+// asked of every line until the program shows progress.
 func mayCount(marks uint64) bool {
 	return marks&markBar != 0 || marks&markStat != 0 && marks&markCount != 0
 }
@@ -51,19 +58,11 @@ func progressOf(text string) (progress, bool) {
 // digits strips what groups digits.
 func digits(s string) string { return grouping.Replace(s) }
 
-var grouping = strings.NewReplacer(",", "", "_", "", " ", "")
-
-// barOf reads the bars of barCount, and of what they count to.
-var barOf = rx(`(\d+)/(\d+) (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
-
-// measured is a figure of merit that a training reports.
-var measured = rx(`(?i)(?:loss|acc(?:uracy)?|psnr|ssim|dice|f1|auc|iou|score|perplexity|` +
-	`ppl)["']?\s{0,2}[:=]?\s{0,2}\d+\.\d`)
-
-// Words of barCount, logStats and logCount. Two letters fold to s and k, by which these words may be written as well.
 var (
-	statWords  = []string{"loss", "lr", "acc", "psnr", "it/s", "s/it", "eta", "ppl", "reward", "grad", "samples/s", "tokens/s"}
-	countWords = []string{"epoch", "iter", "step", "batch", "it", "update"}
-
-	foldedLetters = []string{"ſ", "\u212a"}
+	grouping = strings.NewReplacer(",", "", "_", "", " ", "")
+	// barOf reads the bars of barCount, and of what they count to.
+	barOf = rx(`(\d+)/(\d+) (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
+	// measured is a figure of merit that a training reports.
+	measured = rx(`(?i)(?:loss|acc(?:uracy)?|psnr|ssim|dice|f1|auc|iou|score|perplexity|` +
+		`ppl)["']?\s{0,2}[:=]?\s{0,2}\d+\.\d`)
 )

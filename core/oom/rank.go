@@ -10,8 +10,8 @@ var (
 	// and "worker-2: ", a machine by DeepSpeed's hostfile (deepspeed/launcher/multinode_runner.py, pdsh), which is a rank where
 	// each has one process
 	numbered = rx(`^(\[|worker-)(\d{1,4})\]?$`)
-	// crowded matches what is only printed on a machine with more than one rank
-	crowded = rx(`--local_rank[= ][1-9]|\blocal_rank: [1-9]|\b(?:GPU |cuda:)[1-9]`)
+	// severalRanks matches what is only printed on a machine with more than one rank
+	severalRanks = rx(`--local_rank[= ][1-9]|\blocal_rank: [1-9]|\b(?:GPU |cuda:)[1-9]`)
 	// torch/multiprocessing/spawn.py, above the traceback of the child
 	spawned = rx(`^-- Process (\d+) terminated with the following error:`)
 	// torch/distributed/elastic/multiprocessing/errors/__init__.py, of the first that failed
@@ -67,7 +67,7 @@ func (f *finding) amongOthers(own string) *int64 {
 	n, _ := strconv.ParseInt(m[2], 10, 32)
 	least, several := n, false
 	for _, r := range f.rows {
-		if m[1] == "worker-" && crowded.MatchString(r.body) {
+		if m[1] == "worker-" && severalRanks.MatchString(r.body) {
 			return nil
 		}
 		if o := numbered.FindStringSubmatch(r.rank); o != nil && o[1] == m[1] && r.rank != own {

@@ -56,22 +56,21 @@ func advises(rs []row, i int, text string, at int) bool {
 	return false
 }
 
-// head finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ", "Exception: ".
-var head = rx(`(?:^|[\s:|(\[>"\x60*])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|` +
-	`Failure)|OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
-
-// quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
-var quotes = rx(`(?:[:=(\[{,]\s*|\b[bfr])["'](?:[^"']{0,60})$`)
-
-// logged is a logger's line. A program that logs a message goes on.
-var logged = rx(`(?i)^(?:[\[(|<]?\s*[\d/:.,TZ -]{8,40}[\])|>]?\W{0,4}.{0,60}?)?[\[(|<* ]{0,3}\b(?:debug|info|` +
-	`warn(?:ing)?|error)\b\s?[\])|>:*]|^\s*Warning:|^\|? ?WARNING|\bskipp(?:ed|ing)\b`)
-
-// harness is a test runner's summary: the test suite went on.
-var harness = rx(`(?i)\b\d+ (?:asserts in )?\d* ?tests?\b.*(?:failures?|errors?|failed)|=+ .*\d+ (?:failed|passed)`)
-
-// testSummary is pytest's line of a test that failed (_pytest/terminal.py).
-var testSummary = rx(`^(?:FAILED|ERROR) (?:\[[\d.]+s\] )?\S+\.py::\S+ - `)
+var (
+	// exceptionHead finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ".
+	exceptionHead = rx(`(?:^|[\s:|(\[>"\x60*])((?:[A-Za-z_]\w*\.)*` +
+		`(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|OutOfResources|Exception))` +
+		`(?:\([^)]{0,80}\))?:(?:\s|$)`)
+	// quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
+	quotes = rx(`(?:[:=(\[{,]\s*|\b[bfr])["'](?:[^"']{0,60})$`)
+	// logged is a logger's line. A program that logs a message goes on.
+	logged = rx(`(?i)^(?:[\[(|<]?\s*[\d/:.,TZ -]{8,40}[\])|>]?\W{0,4}.{0,60}?)?[\[(|<* ]{0,3}\b(?:debug|info|` +
+		`warn(?:ing)?|error)\b\s?[\])|>:*]|^\s*Warning:|^\|? ?WARNING|\bskipp(?:ed|ing)\b`)
+	// harness is a test runner's summary: the test suite went on.
+	harness = rx(`(?i)\b\d+ (?:asserts in )?\d* ?tests?\b.*(?:failures?|errors?|failed)|=+ .*\d+ (?:failed|passed)`)
+	// testSummary is pytest's line of a test that failed (_pytest/terminal.py).
+	testSummary = rx(`^(?:FAILED|ERROR) (?:\[[\d.]+s\] )?\S+\.py::\S+ - `)
+)
 
 // raisedHere reports whether a line is the last one of a traceback.
 func raisedHere(rs []row, i int) bool {
@@ -85,9 +84,9 @@ func raisedHere(rs []row, i int) bool {
 // raisedLine is an exception of any name, where a traceback has just ended: "zipfile.BadZipFile: File is not a zip file".
 var raisedLine = rx(`^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:: \S.*|:?\s*)$`)
 
-// read applies the rules to one line. If a line break splits the words of a rule, joining the next line, with a space and
-// without, finds them.
-func read(rs []row, i int) (finding, bool) {
+// readRow applies the rules to one line. If a line break splits the words of a rule, joining the next line, with a
+// space and without, finds them.
+func readRow(rs []row, i int) (finding, bool) {
 	body := strings.TrimSpace(rs[i].body)
 	f, _, ok := readText(rs, i, body)
 	if !ok && raisedHere(rs, i) {
@@ -99,15 +98,15 @@ func read(rs []row, i int) (finding, bool) {
 	next := strings.TrimSpace(rs[i+1].body)
 	for _, joined := range []string{body + " " + next, body + next} {
 		g, start, found := readText(rs, i, joined)
-		if found && g.memory() && g.rule.nature != survived && start < len(body) {
+		if found && g.ofMemory() && g.rule.nature != survived && start < len(body) {
 			return g, true
 		}
 	}
 	return f, ok
 }
 
-// code is a line of Python, as a traceback or a listing shows it.
-var code = rx(`^(?:except|raise|if|elif|assert|return|with|print)\b[ (]`)
+// pythonLine is a line of Python, as a traceback or a listing shows it.
+var pythonLine = rx(`^(?:except|raise|if|elif|assert|return|with|print)\b[ (]`)
 
 // mention is a message in quotation marks without the numbers of a real one.
 var mention = rx("[\"'\x60][\\w ]{0,24}(?:out of memory|OutOfMemoryError|ALLOC_FAILED)\\.?[\"'\x60]")
@@ -147,7 +146,7 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 	if n := len(text); n > 2 && text[0] == '`' && text[n-1] == '`' && tracedAbove(rs, i) {
 		text = text[1 : n-1] // Markdown, below its traceback
 	}
-	if code.MatchString(text) {
+	if pythonLine.MatchString(text) {
 		return finding{}, 0, false
 	}
 	for n, r := range rules {
@@ -167,12 +166,12 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 			return finding{}, 0, false
 		case m.advised(at[0]):
 			continue
-		case m.memory() && r.nature != survived && r.nature != retried && otherErrors[m.name]:
+		case m.ofMemory() && r.nature != survived && r.nature != retried && otherErrors[m.name]:
 			continue // its path or key only happens to contain the words
 		case r.nature == survived:
 			m.specify(rules[n+1:])
 		}
-		m.fatal = m.ends()
+		m.fatal = m.endsProgram()
 		unheeded := ignored(rs, i)
 		if unheeded && r.weight < probable || r.nature == raised && !m.fatal && !m.printed() {
 			return finding{}, 0, false // such words prove nothing there
@@ -184,7 +183,7 @@ func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
 }
 
 // A match is a text that a rule matches, and how the rule's words stand in it.
-type match struct {
+type ruleMatch struct {
 	finding
 	text   string
 	before string // the text before the exception's name or, without one, before the rule's words
@@ -192,16 +191,17 @@ type match struct {
 }
 
 // matched looks at the text that begins at a row, where a rule matches from a byte on.
-func matched(r rule, rs []row, i int, text string, start int) *match {
-	m := &match{finding: finding{rule: r, rows: rs, at: i, name: head1(text), traced: tracedAbove(rs, i)}, text: text, before: text[:start]}
-	if h := head.FindStringIndex(text); h != nil && h[0] < start {
+func matched(r rule, rs []row, i int, text string, start int) *ruleMatch {
+	m := &ruleMatch{finding: finding{rule: r, rows: rs, at: i, name: head1(text), traced: tracedAbove(rs, i)}, text: text,
+		before: text[:start]}
+	if h := exceptionHead.FindStringIndex(text); h != nil && h[0] < start {
 		m.before = text[:h[0]]
 	}
 	m.quoted = quotes.MatchString(m.before)
 	if name := notebookError(rs, i, text[:start]); name != "" {
 		m.name, m.before, m.quoted = name, "", false
 	}
-	if m.memory() {
+	if m.ofMemory() {
 		m.Numbers = readNumbers(messageAt(rs, i))
 	}
 	return m
@@ -229,12 +229,12 @@ var (
 
 // explained reports whether the text is source, configuration or documentation that mentions the words: no program
 // printed them as its own message.
-func (m *match) explained() bool {
+func (m *ruleMatch) explained() bool {
 	ownQuotes := strings.Contains(m.text, "Cuda failure") || strings.Contains(m.text, "(-4:Insufficient") // NCCL's and OpenCV's
 	if strings.HasPrefix(m.text, "|") && strings.Count(m.before, "`")%2 == 1 {
 		return true // in a table of a page
 	}
-	if m.memory() && (mention.MatchString(m.text) && !ownQuotes || !m.traced && fenced(m.rows, m.at)) {
+	if m.ofMemory() && (mention.MatchString(m.text) && !ownQuotes || !m.traced && fenced(m.rows, m.at)) {
 		return true
 	}
 	return m.quoted && (m.count() == 0 || strings.Contains(m.before, "raise "))
@@ -242,14 +242,14 @@ func (m *match) explained() bool {
 
 // advised reports whether the words only name a possibility. A message with numbers is no advice, and that of a full
 // /dev/shm is itself a guess in the libraries that print it.
-func (m *match) advised(start int) bool {
-	return m.memory() && m.rule.nature != survived && m.rule.nature != retried && m.rule.kind != SharedMemory &&
+func (m *ruleMatch) advised(start int) bool {
+	return m.ofMemory() && m.rule.nature != survived && m.rule.nature != retried && m.rule.kind != SharedMemory &&
 		(m.count() < 2 || strings.HasSuffix(m.before, "`") || strings.HasPrefix(m.text[len(m.before):], "`")) &&
 		advises(m.rows, m.at, m.text, start)
 }
 
 // specify takes the memory from another rule: the words of a program that went on need not name it.
-func (m *match) specify(others []rule) {
+func (m *ruleMatch) specify(others []rule) {
 	for _, r := range others {
 		if r.kind != NoMemory && r.nature != survived && r.re.MatchString(m.text) {
 			m.rule.kind, m.rule.cause = r.kind, r.cause
@@ -258,21 +258,21 @@ func (m *match) specify(others []rule) {
 	}
 }
 
-// ends reports whether the program, or a step of it, ended with these words.
-func (m *match) ends() bool {
+// endsProgram reports whether the program, or a step of it, ended with these words.
+func (m *ruleMatch) endsProgram() bool {
 	switch m.rule.nature {
 	case decreed:
 		return !m.quoted
 	case spoken, consequence:
-		return m.rule.weight == sure && m.rule.kind != GPUUnspecified || !m.reported() || m.last()
+		return m.rule.weight == sure && m.rule.kind != GPUUnspecified || !m.reported() || m.givesUp()
 	case raised:
-		return !m.quoted && (m.name != "" || m.traced || m.count() > 1 && failed.MatchString(m.before)) || m.last()
+		return !m.quoted && (m.name != "" || m.traced || m.count() > 1 && failed.MatchString(m.before)) || m.givesUp()
 	}
 	return false // survived, retried
 }
 
 // reported reports whether the words are quoted or logged, as by a program that goes on.
-func (m *match) reported() bool {
+func (m *ruleMatch) reported() bool {
 	return m.quoted || m.name == "" && !m.traced && logged.MatchString(m.text) && !strings.HasPrefix(m.text,
 		"Error: ") && !closing.MatchString(m.text)
 }
@@ -281,16 +281,17 @@ func (m *match) reported() bool {
 var closing = rx(`failed \(exitcode: -?\d+\) local_rank|death signal, shutting down|Exited with exit code|` +
 	`memory pressure \(OOM\)|!!! Exception during processing`)
 
-// last reports whether the same line says that the program gives up.
-func (m *match) last() bool { return m.memory() && !m.quoted && lastWords.MatchString(m.text) }
+// givesUp reports whether the same line says that the program gives up.
+func (m *ruleMatch) givesUp() bool { return m.ofMemory() && !m.quoted && lastWords.MatchString(m.text) }
 
 // printed tells a message that a program printed from one that a text mentions: it has numbers, or it fills its line.
-func (m *match) printed() bool {
+func (m *ruleMatch) printed() bool {
 	if m.count() > 0 {
 		return true
 	}
 	before := strings.TrimSpace(m.before)
-	return m.memory() && len(m.text) < 120 && (before == "" || strings.ContainsRune(":]|>-!", rune(before[len(before)-1])))
+	return m.ofMemory() && len(m.text) < 120 &&
+		(before == "" || strings.ContainsRune(":]|>-!", rune(before[len(before)-1])))
 }
 
 // otherErrors are exceptions of Python that are never raised for lack of memory.
@@ -330,7 +331,7 @@ func head1(text string) string {
 	if m := exceptionLine.FindStringSubmatch(text); m != nil {
 		return m[1]
 	}
-	all := head.FindAllStringSubmatch(text, 4)
+	all := exceptionHead.FindAllStringSubmatch(text, 4)
 	if len(all) == 0 {
 		return ""
 	}
@@ -387,7 +388,7 @@ func harnessAbove(rs []row, at int) bool {
 	return false
 }
 
-var another = rx(`out of memory\. ?Tried|OutOfMemoryError: `)
+var anotherMessage = rx(`out of memory\. ?Tried|OutOfMemoryError: `)
 
 // messageAt returns the squeezed text of the message that begins at a row: its own rank's lines, up to the next message.
 func messageAt(rs []row, at int) string {
@@ -397,7 +398,7 @@ func messageAt(rs []row, at int) string {
 		if r.rank != rs[at].rank && r.rank != "" {
 			continue
 		}
-		if another.MatchString(r.body) && len(own) > 2 || strings.Contains(r.body, "Traceback (most") {
+		if anotherMessage.MatchString(r.body) && len(own) > 2 || strings.Contains(r.body, "Traceback (most") {
 			break
 		}
 		own, length = append(own, r), length+len(r.body)

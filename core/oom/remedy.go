@@ -65,40 +65,53 @@ type advice struct {
 	out []Remedy
 }
 
-// A with adds the exact setting or command to a remedy.
-type with func(*Remedy)
+// A with adds the exact setting or command to a remedy, if the clues allow it.
+type with func(*Remedy, Clues)
 
-func (a *advice) add(cost, what string, exact ...with) {
+// A proposal is a remedy before the clues of the program are known.
+type proposal struct {
+	cost, what string
+	exact      []with
+}
+
+func give(cost, what string, exact ...with) proposal { return proposal{cost, what, exact} }
+
+func (a *advice) offer(cost, what string, exact ...with) {
 	m := Remedy{What: what, Cost: cost}
 	for _, w := range exact {
-		w(&m)
+		w(&m, a.c)
 	}
 	a.out = append(a.out, m)
 }
 
-func env(set string) with { return func(m *Remedy) { m.Env = append(m.Env, set) } }
+func env(set string) with {
+	return func(m *Remedy, _ Clues) { m.Env = append(m.Env, set) }
+}
 
-func ask(line string) with { return func(m *Remedy) { m.Run = append(m.Run, line) } }
+func ask(line string) with {
+	return func(m *Remedy, _ Clues) { m.Run = append(m.Run, line) }
+}
 
 // flag names a setting of a tool that is there whatever the program is.
 func flag(of, text string) with {
-	return func(m *Remedy) { m.Flags = append(m.Flags, Flag{of, text}) }
+	return func(m *Remedy, _ Clues) { m.Flags = append(m.Flags, Flag{of, text}) }
 }
 
-// in names a framework's setting if the text shows that framework.
-func (a *advice) in(framework, text string) with {
-	return func(m *Remedy) {
-		if a.c.use(framework) && !(framework == Accelerate && (a.c.use(Transformers) || a.c.use(DeepSpeed))) {
+// inFramework names a framework's setting if the text shows that framework.
+func inFramework(framework, text string) with {
+	return func(m *Remedy, c Clues) {
+		if c.use(framework) && !(framework == ofAccelerate && (c.use(ofTransformers) || c.use(ofDeepSpeed))) {
 			m.Flags = append(m.Flags, Flag{framework, text})
 		}
 	}
 }
 
-// plain names a change to code that uses torch directly, if no framework has a setting for it and torch is not older than since.
-func (a *advice) plain(since int, text string) with {
-	return func(m *Remedy) {
-		if a.c.use(Torch) && len(m.Flags) == 0 && !a.c.Torch.before(since) {
-			m.Flags = append(m.Flags, Flag{Torch, text})
+// plainTorch names a change to code that uses torch directly, if no framework has a setting for it and torch is not
+// older than since.
+func plainTorch(since int, text string) with {
+	return func(m *Remedy, c Clues) {
+		if c.use(ofTorch) && len(m.Flags) == 0 && !c.Torch.olderThan(since) {
+			m.Flags = append(m.Flags, Flag{ofTorch, text})
 		}
 	}
 }
@@ -109,18 +122,19 @@ func (a *advice) gpu() {
 		a.contended()
 	}
 	if a.c.Notebook {
-		a.add("none", "the kernel restarted: after an error a notebook keeps the tensors of the step that failed")
+		a.offer("none", "the kernel restarted: after an error a notebook keeps the tensors of the step that failed")
 	}
 	if r.Phase == Build && r.Requested == nil && r.Kind != GPUContention && a.c.Device == "" {
-		a.add("none", "a look at the card as it starts: where nothing at all can be taken, others mostly hold it", ask("nvidia-smi"))
+		a.offer("none", "a look at the card as it starts: where nothing at all can be taken, others mostly hold it",
+			ask("nvidia-smi"))
 	}
 	if siblings := r.Numbers.siblings() > 0; siblings || r.Requested == nil && r.Phase == Build && a.c.Ranks {
-		a.add("none", "one card for each rank, chosen before anything is put onto a card: without it all ranks begin "+
+		a.offer("none", "one card for each rank, chosen before anything is put onto a card: without it all ranks begin "+
 			"on the first",
-			a.plain(0, `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`))
+			plainTorch(0, `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`))
 	}
 	if r.Numbers.roomy() {
-		a.add("none", "a look at the other limits of the process: address space, locked memory, the number of maps",
+		a.offer("none", "a look at the other limits of the process: address space, locked memory, the number of maps",
 			ask("ulimit -a; sysctl vm.max_map_count vm.overcommit_memory"))
 		return
 	}
@@ -129,7 +143,7 @@ func (a *advice) gpu() {
 		a.step()
 		return
 	}
-	switch a.phase() {
+	switch a.workPhase() {
 	case Validation:
 		a.validation()
 	case Optimizer:
@@ -138,14 +152,16 @@ func (a *advice) gpu() {
 		a.build()
 	case Checkpoint:
 		if r.Part != Save {
-			a.add("none", "the state loaded to the CPU first: loaded onto the card it is there twice", a.plain(0, `torch.load(path, map_location="cpu")`))
+			a.offer("none", "the state loaded to the CPU first: loaded onto the card it is there twice",
+				plainTorch(0, `torch.load(path, map_location="cpu")`))
 		}
 		if r.Part == Save || r.Part == "" {
-			a.add("none", "the state saved from a copy on the CPU", a.in(FSDP, "FullStateDictConfig(offload_to_cpu=True, "+
-				"rank0_only=True)"))
+			a.offer("none", "the state saved from a copy on the CPU",
+				inFramework(ofFSDP, "FullStateDictConfig(offload_to_cpu=True, "+
+					"rank0_only=True)"))
 		}
 	case Data:
-		a.add("none", "batches moved to the card one at a time, without prefetching onto it")
+		a.offer("none", "batches moved to the card one at a time, without prefetching onto it")
 	case Unknown:
 		if r.Allocated == nil || *r.Allocated > emptyCard { // else nothing of a step is there yet
 			a.step()
@@ -168,9 +184,11 @@ func (a *advice) contended() {
 	case "xpu":
 		tool, visible = "xpu-smi ps", "ZE_AFFINITY_MASK=N"
 	}
-	a.add("none", what, ask(tool), env(visible))
-	if a.c.use(JAX) { // docs.jax.dev, GPU memory allocation
-		a.add("none", "no memory taken ahead by the JAX programs on it: each takes three quarters of the card as it starts", env("XLA_PYTHON_CLIENT_PREALLOCATE=false"))
+	a.offer("none", what, ask(tool), env(visible))
+	if a.c.use(ofJAX) { // docs.jax.dev, GPU memory allocation
+		a.offer("none",
+			"no memory taken ahead by the JAX programs on it: each takes three quarters of the card as it starts",
+			env("XLA_PYTHON_CLIENT_PREALLOCATE=false"))
 	}
 }
 
@@ -181,8 +199,8 @@ const emptyCard = 32 * unit.MiB
 // (torch/utils/data/_utils/fetch.py).
 var ofData = rx(`(?i)^[^ ]*data_?sets?[^ ]*(?::\d+)? in |\bin (?:\w*dataset\w*|__getitems?__|collate\w*)\b`)
 
-// phase is that of the report; but a data set's work while the program is built is the data phase.
-func (a *advice) phase() Phase {
+// workPhase is that of the report; but a data set's work while the program is built is the data phase.
+func (a *advice) workPhase() Phase {
 	if a.r.Phase == Build && ofData.MatchString(a.r.Frame) {
 		return Data
 	}
@@ -196,23 +214,26 @@ func (a *advice) allocator() {
 	gap := r.Reserved != nil && r.Allocated != nil && r.Requested != nil && *r.Reserved-*r.Allocated >= *r.Requested
 	pieces := r.Kind == GPUFragmentation || gap && !r.Limit
 	if r.Limit && r.Allowed != nil && r.Capacity != nil {
-		a.add("none", "a higher memory fraction: the card has room that this process may not take", a.plain(108, "torch.cuda.set_per_process_memory_fraction(1.0)"))
+		a.offer("none", "a higher memory fraction: the card has room that this process may not take",
+			plainTorch(108, "torch.cuda.set_per_process_memory_fraction(1.0)"))
 	}
 	switch {
 	case a.c.Device == "tpu":
-	case a.c.use(JAX) && r.Kind == GPUContention:
-	case a.c.use(JAX):
+	case a.c.use(ofJAX) && r.Kind == GPUContention:
+	case a.c.use(ofJAX):
 		// docs.jax.dev, GPU memory allocation
-		a.add("none", "the whole card for JAX, which takes three quarters of it unless told otherwise", env("XLA_PYTHON_CLIENT_MEM_FRACTION=.95"))
-	case a.c.use(TensorFlow) && (r.Kind == GPUFragmentation || r.Kind == GPUUnspecified):
-		a.add("none", "another allocator, where memory is in pieces", env("TF_GPU_ALLOCATOR=cuda_malloc_async")) // tsl/framework/bfc_allocator.cc
+		a.offer("none", "the whole card for JAX, which takes three quarters of it unless told otherwise",
+			env("XLA_PYTHON_CLIENT_MEM_FRACTION=.95"))
+	case a.c.use(ofTensorFlow) && (r.Kind == GPUFragmentation || r.Kind == GPUUnspecified):
+		// tsl/framework/bfc_allocator.cc
+		a.offer("none", "another allocator, where memory is in pieces", env("TF_GPU_ALLOCATOR=cuda_malloc_async"))
 	case r.Capacity == nil && r.Allowed != nil:
 		// aten/src/ATen/mps/MPSAllocator.mm
-		a.add("none", "no limit: the system may come to a halt", env("PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"))
-	case !pieces || !a.c.use(Torch):
-	case a.c.NoExpandable == "" && !a.c.Torch.before(202):
+		a.offer("none", "no limit: the system may come to a halt", env("PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"))
+	case !pieces || !a.c.use(ofTorch):
+	case a.c.NoExpandable == "" && !a.c.Torch.olderThan(202):
 		a.expandable()
-	case r.Kind == GPUFragmentation && !a.c.Torch.before(110):
+	case r.Kind == GPUFragmentation && !a.c.Torch.olderThan(110):
 		a.unsplit()
 	}
 }
@@ -232,7 +253,7 @@ func (a *advice) expandable() {
 	if a.c.Torch.From < 202 {
 		unless = "torch 2.2 or later, " + unless
 	}
-	a.add("none", what+" ("+unless+")", env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"))
+	a.offer("none", what+" ("+unless+")", env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"))
 }
 
 // unsplit adds the setting against fragmentation where expandable segments cannot be used.
@@ -244,7 +265,9 @@ func (a *advice) unsplit() {
 	if why == "" {
 		why = "torch is too old for them"
 	}
-	a.add("none", "large blocks never split; it may itself raise the usage (segments that grow would be better: "+why+")", env(name+"=max_split_size_mb:128"))
+	a.offer("none",
+		"large blocks never split; it may itself raise the usage (segments that grow would be better: "+why+")",
+		env(name+"=max_split_size_mb:128"))
 }
 
 // little: below 1/20 of the card, the gain of expandable segments is called little. It is our choice: the next larger
@@ -255,31 +278,31 @@ const little = 20
 func (a *advice) step() {
 	a.smaller()
 	a.checkpointing()
-	if a.c.use(DeepSpeed) {
-		a.add("speed", "gradients and optimizer states sharded over the ranks, or kept on the CPU",
-			flag(DeepSpeed, `"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}`))
+	if a.c.use(ofDeepSpeed) {
+		a.offer("speed", "gradients and optimizer states sharded over the ranks, or kept on the CPU",
+			flag(ofDeepSpeed, `"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}`))
 	}
 	a.bf16()
-	a.add("recipe", smallerInput)
+	a.offer("recipe", smallerInput)
 }
 
 const smallerInput = "a smaller crop, sequence or resolution: another experiment"
 
 func (a *advice) checkpointing() {
-	a.add("speed", "activation checkpointing: the same mathematics, about a third more time",
-		a.in(Transformers, "--gradient_checkpointing True"),
-		a.in(JAX, "jax.checkpoint(f)"),
-		a.plain(111, "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"))
+	a.offer("speed", "activation checkpointing: the same mathematics, about a third more time",
+		inFramework(ofTransformers, "--gradient_checkpointing True"),
+		inFramework(ofJAX, "jax.checkpoint(f)"),
+		plainTorch(111, "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"))
 }
 
 func (a *advice) bf16() {
-	a.add("numerics", "bf16 (or fp16) autocast, where it is off: other rounding",
-		a.in(Transformers, "--bf16 True"),
-		a.in(Lightning, `Trainer(precision="bf16-mixed"), before 2.0 "bf16"`),
-		a.in(Accelerate, "accelerate launch --mixed_precision bf16"),
-		a.in(DeepSpeed, `"bf16": {"enabled": true}`),
-		a.in(TensorFlow, `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`),
-		a.plain(110, fmt.Sprintf("torch.autocast(%q, dtype=torch.bfloat16)", a.device())))
+	a.offer("numerics", "bf16 (or fp16) autocast, where it is off: other rounding",
+		inFramework(ofTransformers, "--bf16 True"),
+		inFramework(ofLightning, `Trainer(precision="bf16-mixed"), before 2.0 "bf16"`),
+		inFramework(ofAccelerate, "accelerate launch --mixed_precision bf16"),
+		inFramework(ofDeepSpeed, `"bf16": {"enabled": true}`),
+		inFramework(ofTensorFlow, `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`),
+		plainTorch(110, fmt.Sprintf("torch.autocast(%q, dtype=torch.bfloat16)", a.device())))
 }
 
 // device is torch's name for the kind of device.
@@ -309,11 +332,14 @@ func (a *advice) smaller() {
 	if of > 2 {
 		what += "; even so only if that one request grows with the batch"
 	}
-	a.add("speed", what,
-		a.in(Transformers, a.trainer(part, of)),
-		a.in(Lightning, fmt.Sprintf("Trainer(accumulate_grad_batches=%d) and a DataLoader of %s the batch_size", of, part)),
-		a.in(DeepSpeed, fmt.Sprintf(`"train_micro_batch_size_per_gpu": %s, "gradient_accumulation_steps": %s`, part, times)),
-		a.in(Accelerate, fmt.Sprintf("Accelerator(gradient_accumulation_steps=%d) and a DataLoader of %s the batch_size", of, part)))
+	a.offer("speed", what,
+		inFramework(ofTransformers, a.trainer(part, of)),
+		inFramework(ofLightning,
+			fmt.Sprintf("Trainer(accumulate_grad_batches=%d) and a DataLoader of %s the batch_size", of, part)),
+		inFramework(ofDeepSpeed,
+			fmt.Sprintf(`"train_micro_batch_size_per_gpu": %s, "gradient_accumulation_steps": %s`, part, times)),
+		inFramework(ofAccelerate,
+			fmt.Sprintf("Accelerator(gradient_accumulation_steps=%d) and a DataLoader of %s the batch_size", of, part)))
 }
 
 // trainer writes the micro-batch as flags of the Trainer of transformers, with the numbers that it printed, if it did.
@@ -326,19 +352,20 @@ func (a *advice) trainer(part string, of int64) string {
 }
 
 func (a *advice) validation() {
-	a.add("none", "validation without gradients, if it keeps them", a.plain(0, "with torch.no_grad():"))
-	a.add("speed", "a validation batch of 1; the training batch has no part in it",
-		a.in(Transformers, "--per_device_eval_batch_size 1"),
-		a.in(Lightning, "a val_dataloader of batch_size=1"))
-	if a.c.use(Transformers) {
+	a.offer("none", "validation without gradients, if it keeps them", plainTorch(0, "with torch.no_grad():"))
+	a.offer("speed", "a validation batch of 1; the training batch has no part in it",
+		inFramework(ofTransformers, "--per_device_eval_batch_size 1"),
+		inFramework(ofLightning, "a val_dataloader of batch_size=1"))
+	if a.c.use(ofTransformers) {
 		// by default all predictions stay on the card until the end: transformers/trainer.py, evaluation_loop
-		a.add("speed", "predictions moved to the host as they come, not at the end", flag(Transformers, "--eval_accumulation_steps 1"))
+		a.offer("speed", "predictions moved to the host as they come, not at the end",
+			flag(ofTransformers, "--eval_accumulation_steps 1"))
 	}
-	a.add("metrics", "validation in tiles or on smaller pieces: the same model, other validation figures")
+	a.offer("metrics", "validation in tiles or on smaller pieces: the same model, other validation figures")
 }
 
 func (a *advice) optimizer() {
-	if !a.c.Torch.before(200) && !a.c.use(JAX) && !a.c.use(TensorFlow) && a.c.Device != "mps" {
+	if !a.c.Torch.olderThan(200) && !a.c.use(ofJAX) && !a.c.use(ofTensorFlow) && a.c.Device != "mps" {
 		// foreach is torch's default on CUDA since 2.0: torch/optim/optimizer.py, _default_to_fused_or_foreach
 		// Where the version is not known, the remedy names the version that it needs.
 		since := ""
@@ -346,58 +373,65 @@ func (a *advice) optimizer() {
 			since = " (torch 2.0 or later)"
 		}
 		// fused is for CUDA's optimizers from 2.0 on; elsewhere it came later, for some of them
-		text, trainer := "foreach=False for the optimizer", with(func(*Remedy) {})
+		text, trainer := "foreach=False for the optimizer", with(func(*Remedy, Clues) {})
 		if a.c.Device == "" || a.c.Device == "hip" {
 			text = "foreach=False, or fused=True, for the optimizer"
-			trainer = a.in(Transformers, "--optim adamw_torch_fused")
+			trainer = inFramework(ofTransformers, "--optim adamw_torch_fused")
 		}
-		a.add("speed", "an optimizer that works on one tensor after the other, without a copy of them all"+since,
-			trainer, a.plain(200, text))
+		a.offer("speed", "an optimizer that works on one tensor after the other, without a copy of them all"+since,
+			trainer, plainTorch(200, text))
 	}
-	a.add("speed", "optimizer states sharded over the ranks, or kept on the CPU: the first step makes them, so a smaller batch helps little",
-		a.in(Transformers, "--deepspeed ds.json, with \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}}"),
-		a.in(Lightning, `Trainer(strategy="deepspeed_stage_2_offload")`),
-		a.in(DeepSpeed, `"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}`),
-		a.in(Accelerate, "accelerate launch --use_deepspeed --zero_stage 2 --offload_optimizer_device cpu"))
-	a.add("numerics", "optimizer states of 8 bits", a.in(Transformers, "--optim adamw_bnb_8bit"))
+	a.offer("speed",
+		"optimizer states sharded over the ranks, or kept on the CPU: the first step makes them, so a smaller batch "+
+			"helps little",
+		inFramework(ofTransformers,
+			"--deepspeed ds.json, with \"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}}"),
+		inFramework(ofLightning, `Trainer(strategy="deepspeed_stage_2_offload")`),
+		inFramework(ofDeepSpeed, `"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}`),
+		inFramework(ofAccelerate, "accelerate launch --use_deepspeed --zero_stage 2 --offload_optimizer_device cpu"))
+	a.offer("numerics", "optimizer states of 8 bits", inFramework(ofTransformers, "--optim adamw_bnb_8bit"))
 }
 
 func (a *advice) build() {
-	a.add("none", "weights read to the CPU first: read onto the card they are there twice", a.plain(0, `torch.load(path, map_location="cpu")`))
-	a.add("speed", "a model that is sharded over cards or kept in part on the CPU; there is no batch yet, so its size is no remedy")
-	a.add("numerics", "weights in bf16 from the start")
+	a.offer("none", "weights read to the CPU first: read onto the card they are there twice",
+		plainTorch(0, `torch.load(path, map_location="cpu")`))
+	a.offer("speed",
+		"a model that is sharded over cards or kept in part on the CPU; there is no batch yet, so its size is no remedy")
+	a.offer("numerics", "weights in bf16 from the start")
 }
 
 func (a *advice) sharedMemory() {
-	a.add("none", "more shared memory for the container; in Kubernetes an emptyDir with medium: Memory on /dev/shm",
+	a.offer("none", "more shared memory for the container; in Kubernetes an emptyDir with medium: Memory on /dev/shm",
 		flag("docker run", "--shm-size=8g, or --ipc=host"))
-	a.add("none", "fewer loader workers, a smaller prefetch factor", a.in(Transformers, "--dataloader_num_workers 1"),
-		a.plain(0, "DataLoader(num_workers=1, prefetch_factor=2)"))
+	a.offer("none", "fewer loader workers, a smaller prefetch factor",
+		inFramework(ofTransformers, "--dataloader_num_workers 1"),
+		plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2)"))
 	// not the sharing strategy file_system: its files lie on /dev/shm too (aten/src/ATen/MapAllocator.cpp, shm_open)
 }
 
 func (a *advice) hostMemory() {
 	limited := a.limited()
-	a.add("none", "fewer loader workers, a smaller prefetch factor, no pinned memory",
-		a.in(Transformers, "--dataloader_num_workers 1 --dataloader_pin_memory False"),
-		a.plain(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
-	a.add("none", "data that is read and not held (memory-mapped files); persistent_workers off, if memory grows from epoch to epoch")
-	if a.phase() == Build || a.phase() == Checkpoint && a.r.Part != Save {
+	a.offer("none", "fewer loader workers, a smaller prefetch factor, no pinned memory",
+		inFramework(ofTransformers, "--dataloader_num_workers 1 --dataloader_pin_memory False"),
+		plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
+	a.offer("none",
+		"data that is read and not held (memory-mapped files); persistent_workers off, if memory grows from epoch to epoch")
+	if a.workPhase() == Build || a.workPhase() == Checkpoint && a.r.Part != Save {
 		a.mapped("weights that are memory-mapped as they are read")
 	}
 	if !limited {
-		a.more()
+		a.moreHostMemory()
 	}
 }
 
-// more adds a higher limit on host memory, for each tool that can set one.
-func (a *advice) more() {
+// moreHostMemory adds a higher limit on host memory, for each tool that can set one.
+func (a *advice) moreHostMemory() {
 	if a.c.Slurm != "" {
-		a.add("none", "more memory for the job; what it used is on record",
+		a.offer("none", "more memory for the job; what it used is on record",
 			flag("sbatch", "--mem, above what sacct says it was given (ReqMem)"), ask(a.sacct()))
 		return
 	}
-	a.add("none", "more memory for the job: the scheduler's, or the container's limit",
+	a.offer("none", "more memory for the job: the scheduler's, or the container's limit",
 		flag("sbatch", "--mem"), flag("docker run", "--memory"))
 }
 
@@ -411,26 +445,28 @@ func (a *advice) hostRefused() {
 	switch {
 	case a.limited():
 	case a.windows():
-		a.add("none", "a larger paging file, or one that Windows manages: there each process reserves all that it may use")
+		a.offer("none", "a larger paging file, or one that Windows manages: there each process reserves all that it may use")
 	default:
-		a.add("none", "a higher limit, if one is set (here, or the container's)", ask("ulimit -v; ulimit -d"))
+		a.offer("none", "a higher limit, if one is set (here, or the container's)", ask("ulimit -v; ulimit -d"))
 	}
-	switch a.phase() {
+	switch a.workPhase() {
 	case Data:
-		a.add("none", "arrays that are memory-mapped or read in parts, or of a smaller type")
-		a.add("none", "fewer loader workers, each of which holds its own copy", a.plain(0, "DataLoader(num_workers=1)"))
+		a.offer("none", "arrays that are memory-mapped or read in parts, or of a smaller type")
+		a.offer("none", "fewer loader workers, each of which holds its own copy", plainTorch(0, "DataLoader(num_workers=1)"))
 	case Validation:
 		a.validation()
 	case Optimizer:
-		a.add("recipe", "an optimizer with a smaller state: SGD with momentum keeps one number a weight, Adam two", a.plain(0, "torch.optim.SGD(parameters, lr, momentum=0.9)"))
-		a.add("none", "fewer loader workers, each of which holds its own copy", a.plain(0, "DataLoader(num_workers=1)"))
+		a.offer("recipe", "an optimizer with a smaller state: SGD with momentum keeps one number a weight, Adam two",
+			plainTorch(0, "torch.optim.SGD(parameters, lr, momentum=0.9)"))
+		a.offer("none", "fewer loader workers, each of which holds its own copy", plainTorch(0, "DataLoader(num_workers=1)"))
 	case Build:
 		a.mapped("weights that are memory-mapped as they are read")
-		a.add("numerics", "weights in bf16 from the start")
-		a.add("model", "a smaller model; there is no batch yet, so its size is no remedy")
+		a.offer("numerics", "weights in bf16 from the start")
+		a.offer("model", "a smaller model; there is no batch yet, so its size is no remedy")
 	case Checkpoint:
 		if a.r.Part == Save {
-			a.add("none", "a state that is written in parts, or only what is needed of it: what gathers it holds a second copy")
+			a.offer("none",
+				"a state that is written in parts, or only what is needed of it: what gathers it holds a second copy")
 		} else {
 			a.mapped("a state that is memory-mapped as it is read")
 		}
@@ -448,14 +484,14 @@ var pagingFile = rx(`(?:WinError|os error) 1455|[Pp]aging file`)
 
 // mapped adds memory-mapped reading of a state (torch/serialization.py: mmap, from 2.1 on).
 func (a *advice) mapped(what string) {
-	if a.c.use(Torch) && a.c.Torch.From < 201 && !a.c.Torch.before(201) {
+	if a.c.use(ofTorch) && a.c.Torch.From < 201 && !a.c.Torch.olderThan(201) {
 		what += " (torch 2.1 or later)"
 	}
-	if a.c.Torch.before(201) {
-		a.add("none", "one state read at a time, and let go of before the next: torch 2.1 or later could memory-map it")
+	if a.c.Torch.olderThan(201) {
+		a.offer("none", "one state read at a time, and let go of before the next: torch 2.1 or later could memory-map it")
 		return
 	}
-	a.add("none", what, a.plain(201, "torch.load(path, mmap=True)"))
+	a.offer("none", what, plainTorch(201, "torch.load(path, mmap=True)"))
 }
 
 // hostStep adds what helps a training step on the CPU: as on a card, without moving things to the CPU.
@@ -463,7 +499,7 @@ func (a *advice) hostStep() {
 	a.smaller()
 	a.checkpointing()
 	a.bf16()
-	a.add("recipe", smallerInput)
+	a.offer("recipe", smallerInput)
 }
 
 // limited reports whether launch itself set the limit that was reached, and adds the flag that raises it.
@@ -479,74 +515,100 @@ func (a *advice) limited() bool {
 	}
 	const step = 100 * unit.MiB
 	more = (more + step - 1) / step * step
-	a.add("none", fmt.Sprintf("more than the %v that launch was told to allow each process", limit), flag("launch", fmt.Sprintf("--memory %dMiB", more/unit.MiB)))
+	a.offer("none", fmt.Sprintf("more than the %v that launch was told to allow each process", limit),
+		flag("launch", fmt.Sprintf("--memory %dMiB", more/unit.MiB)))
 	return true
 }
 
 // unexplained adds how to find out who sent an unexplained kill.
 func (a *advice) unexplained() {
 	if a.c.Slurm != "" {
-		a.add("none", "who killed it: the scheduler knows", ask(a.sacct()))
+		a.offer("none", "who killed it: the scheduler knows", ask(a.sacct()))
 	}
-	a.add("none", "who killed it: the kernel's log names the process, if it was the kernel", ask(`journalctl -k -g "out of memory|oom-kill"`))
+	a.offer("none", "who killed it: the kernel's log names the process, if it was the kernel",
+		ask(`journalctl -k -g "out of memory|oom-kill"`))
 	a.hostMemory()
 }
 
 // notMemory adds what helps a program that ended for another reason than memory.
 func (a *advice) notMemory() {
-	const fromState = "a resume from the last saved state"
-	switch a.r.NotMemory {
-	case "device_assert":
-		a.add("none", "the line that is at fault, shown by a run in step with the card, or on the CPU: an index or a label is out of range", env("CUDA_LAUNCH_BLOCKING=1"))
-	case "open_files":
-		a.add("none", "a higher limit of open files", ask("ulimit -n 65536"))
-		a.add("none", "fewer loader workers, or tensors shared by files", flag(Torch, `torch.multiprocessing.set_sharing_strategy("file_system")`))
-	case "map_count":
-		a.add("none", "a higher limit of maps", ask("sudo sysctl vm.max_map_count=1048576"))
-		a.add("none", "fewer tensors shared between processes: batches of a few large tensors, fewer loader workers",
-			a.plain(0, "DataLoader(num_workers=1, prefetch_factor=2)"))
-	case "cut_off":
-		a.add("none", "the rest of the output: its last line is missing here")
-	case "disk_full":
-		a.add("none", "room on the disk, in its inodes or in the quota; older saved states may go", ask("df -h .; df -i .; quota -s"))
-		a.add("none", "a look at the newest saved state before a resume: it may be torn")
-	case "kernel_resources":
-		a.add("speed", "smaller blocks or fewer stages of that kernel, or the plain implementation; a smaller batch does nothing")
-	case "time_limit":
-		a.add("none", fromState+", with more time", flag("sbatch", "--time"))
-		a.add("none", "a signal before the end, for a program that saves its state on it", flag("sbatch", "--signal=B:USR1@300"))
-	case "preempted":
-		a.add("none", fromState+"; put back into the queue by itself", flag("sbatch", "--requeue"))
-	case "cancelled":
-		a.add("none", fromState+": a person or the scheduler cancelled it")
-		if a.c.Slurm != "" {
-			a.add("none", "who did, and when", ask(a.sacct()))
-		}
-	case "interrupted", "terminated":
-		a.add("none", fromState)
-	case "nvml":
-		a.add("none", "a driver and a library that agree again: a reboot, or the module loaded anew", ask("nvidia-smi"))
-		a.add("none", "expandable segments off until then", env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False"))
-	case "nccl":
-		a.add("none", "the first rank that failed: its own log says why (several logs at once: launch explain rank*.log)", env("NCCL_DEBUG=INFO"))
-	case "worker_died":
-		a.add("none", "the log of the process that ended: this text only says that it did",
-			flag("torchrun", "--tee 3 --log_dir logs"), flag(Torch, "@torch.distributed.elastic.multiprocessing.errors.record on main"))
-	case "nan":
-		a.add("recipe", "a smaller learning rate, or gradient clipping",
-			a.in(Transformers, "--learning_rate, --max_grad_norm"), a.in(Lightning, "Trainer(gradient_clip_val=1.0)"),
-			a.plain(0, "torch.nn.utils.clip_grad_norm_(parameters, 1.0)"))
-		a.add("numerics", "bf16 in place of fp16, whose largest number is 65,504")
-		a.add("speed", "the operation that made it", a.plain(0, "torch.autograd.set_detect_anomaly(True)"))
-	case noWorkspace:
-		a.add("none", "a look at the card as it starts: full, and it is memory", ask("nvidia-smi"))
-		a.add("none", "a driver, CUDA and cuDNN that belong together, and one copy of each", ask("python -m torch.utils.collect_env"))
-	case "device_fault":
-		a.add("none", "the call that is at fault, shown by a run in step with the card", env("CUDA_LAUNCH_BLOCKING=1"))
-		a.add("none", "the card's own errors", ask("nvidia-smi -q -d ECC; journalctl -k -g Xid"))
-	case "crash":
-		a.add("none", "where it crashed, of every thread", env("PYTHONFAULTHANDLER=1"))
+	for _, p := range otherRemedies[a.r.NotMemory] {
+		a.offer(p.cost, p.what, p.exact...)
 	}
+	if a.r.NotMemory == "cancelled" && a.c.Slurm != "" {
+		a.offer("none", "who did, and when", ask(a.sacct()))
+	}
+}
+
+const fromState = "a resume from the last saved state"
+
+// otherRemedies are what helps, by what ended the program instead of memory.
+var otherRemedies = map[string][]proposal{
+	"device_assert": {
+		give("none",
+			"the line that is at fault, shown by a run in step with the card, or on the CPU: an index or a label is out of "+
+				"range", env("CUDA_LAUNCH_BLOCKING=1")),
+	},
+	"open_files": {
+		give("none", "a higher limit of open files", ask("ulimit -n 65536")),
+		give("none", "fewer loader workers, or tensors shared by files",
+			flag(ofTorch, `torch.multiprocessing.set_sharing_strategy("file_system")`)),
+	},
+	"map_count": {
+		give("none", "a higher limit of maps", ask("sudo sysctl vm.max_map_count=1048576")),
+		give("none", "fewer tensors shared between processes: batches of a few large tensors, fewer loader workers",
+			plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2)")),
+	},
+	"cut_off": {give("none", "the rest of the output: its last line is missing here")},
+	"disk_full": {
+		give("none", "room on the disk, in its inodes or in the quota; older saved states may go",
+			ask("df -h .; df -i .; quota -s")),
+		give("none", "a look at the newest saved state before a resume: it may be torn"),
+	},
+	"kernel_resources": {
+		give("speed",
+			"smaller blocks or fewer stages of that kernel, or the plain implementation; a smaller batch does nothing"),
+	},
+	"time_limit": {
+		give("none", fromState+", with more time", flag("sbatch", "--time")),
+		give("none", "a signal before the end, for a program that saves its state on it",
+			flag("sbatch", "--signal=B:USR1@300")),
+	},
+	"preempted":   {give("none", fromState+"; put back into the queue by itself", flag("sbatch", "--requeue"))},
+	"cancelled":   {give("none", fromState+": a person or the scheduler cancelled it")},
+	"interrupted": {give("none", fromState)},
+	"terminated":  {give("none", fromState)},
+	"nvml": {
+		give("none", "a driver and a library that agree again: a reboot, or the module loaded anew", ask("nvidia-smi")),
+		give("none", "expandable segments off until then", env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False")),
+	},
+	"nccl": {
+		give("none", "the first rank that failed: its own log says why (several logs at once: launch explain rank*.log)",
+			env("NCCL_DEBUG=INFO")),
+	},
+	"worker_died": {
+		give("none", "the log of the process that ended: this text only says that it did",
+			flag("torchrun", "--tee 3 --log_dir logs"),
+			flag(ofTorch, "@torch.distributed.elastic.multiprocessing.errors.record on main")),
+	},
+	"nan": {
+		give("recipe", "a smaller learning rate, or gradient clipping",
+			inFramework(ofTransformers, "--learning_rate, --max_grad_norm"),
+			inFramework(ofLightning, "Trainer(gradient_clip_val=1.0)"),
+			plainTorch(0, "torch.nn.utils.clip_grad_norm_(parameters, 1.0)")),
+		give("numerics", "bf16 in place of fp16, whose largest number is 65,504"),
+		give("speed", "the operation that made it", plainTorch(0, "torch.autograd.set_detect_anomaly(True)")),
+	},
+	noWorkspace: {
+		give("none", "a look at the card as it starts: full, and it is memory", ask("nvidia-smi")),
+		give("none", "a driver, CUDA and cuDNN that belong together, and one copy of each",
+			ask("python -m torch.utils.collect_env")),
+	},
+	"device_fault": {
+		give("none", "the call that is at fault, shown by a run in step with the card", env("CUDA_LAUNCH_BLOCKING=1")),
+		give("none", "the card's own errors", ask("nvidia-smi -q -d ECC; journalctl -k -g Xid")),
+	},
+	"crash": {give("none", "where it crashed, of every thread", env("PYTHONFAULTHANDLER=1"))},
 }
 
 // Apart warns of the remedies that people try first but that free another memory than the one that ran out; "" if there is

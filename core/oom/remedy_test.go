@@ -10,7 +10,7 @@ import (
 // Remedies are of the room that ran out, of what was being done in it, and of the torch that is there.
 func TestRemediesOfTheRoom(t *testing.T) {
 	b := func(n unit.Bytes) *unit.Bytes { return &n }
-	torch := func(c Clues) Clues { c.Uses = append(c.Uses, Torch); return c }
+	torch := func(c Clues) Clues { c.Uses = append(c.Uses, ofTorch); return c }
 	fatal := func(k Kind, p Phase, part Part) Report {
 		return Report{OOM: true, Fatal: true, Kind: k, Phase: p, Part: part}
 	}
@@ -26,15 +26,24 @@ func TestRemediesOfTheRoom(t *testing.T) {
 		want string
 		not  []string
 	}{
-		"a limit of launch's own":      {fatal(CPUAlloc, TrainForward, ""), Clues{Limit: 700 * unit.MiB}, "launch --memory 1100MiB", []string{"ulimit"}},
-		"a request beyond that limit":  {Report{OOM: true, Fatal: true, Kind: CPUAlloc, Phase: Build, Numbers: Numbers{Requested: b(unit.GiB)}}, Clues{Limit: 700 * unit.MiB}, "launch --memory 1800MiB", []string{"ulimit"}},
-		"a kill under it":              {fatal(HostOOM, TrainForward, ""), Clues{Limit: 700 * unit.MiB}, "launch --memory 1100MiB", []string{"docker run"}},
-		"no limit of launch's":         {fatal(CPUAlloc, TrainForward, ""), Clues{}, "ulimit -v", []string{"launch --memory"}},
-		"a host that builds":           {fatal(CPUAlloc, Build, Load), torch(Clues{}), "mmap=True", []string{"map_location", "on the CPU"}},
-		"a killed host that builds":    {fatal(HostOOM, Build, Load), torch(Clues{}), "mmap=True", []string{"map_location", "on the CPU"}},
-		"a host of an old torch":       {fatal(CPUAlloc, Build, Load), torch(Clues{Torch: TorchVersion{113, 113}}), "one state read at a time", []string{"mmap=True"}},
-		"a host's step":                {fatal(CPUAlloc, TrainBackward, ""), torch(Clues{Uses: []string{DeepSpeed}}), "half the micro-batch", []string{"on the CPU", "offload"}},
-		"a host's optimizer":           {fatal(CPUAlloc, Optimizer, FirstStep), torch(Clues{Uses: []string{Transformers}}), "SGD", []string{"foreach", "fused", "offload", "8bit", "on the CPU"}},
+		"a limit of launch's own": {fatal(CPUAlloc, TrainForward, ""), Clues{Limit: 700 * unit.MiB},
+			"launch --memory 1100MiB", []string{"ulimit"}},
+		"a request beyond that limit": {Report{OOM: true, Fatal: true, Kind: CPUAlloc, Phase: Build,
+			Numbers: Numbers{Requested: b(unit.GiB)}}, Clues{Limit: 700 * unit.MiB}, "launch --memory 1800MiB",
+			[]string{"ulimit"}},
+		"a kill under it": {fatal(HostOOM, TrainForward, ""), Clues{Limit: 700 * unit.MiB},
+			"launch --memory 1100MiB", []string{"docker run"}},
+		"no limit of launch's": {fatal(CPUAlloc, TrainForward, ""), Clues{}, "ulimit -v", []string{"launch --memory"}},
+		"a host that builds": {fatal(CPUAlloc, Build, Load), torch(Clues{}), "mmap=True",
+			[]string{"map_location", "on the CPU"}},
+		"a killed host that builds": {fatal(HostOOM, Build, Load), torch(Clues{}), "mmap=True",
+			[]string{"map_location", "on the CPU"}},
+		"a host of an old torch": {fatal(CPUAlloc, Build, Load), torch(Clues{Torch: TorchVersion{113, 113}}),
+			"one state read at a time", []string{"mmap=True"}},
+		"a host's step": {fatal(CPUAlloc, TrainBackward, ""), torch(Clues{Uses: []string{ofDeepSpeed}}),
+			"half the micro-batch", []string{"on the CPU", "offload"}},
+		"a host's optimizer": {fatal(CPUAlloc, Optimizer, FirstStep), torch(Clues{Uses: []string{ofTransformers}}),
+			"SGD", []string{"foreach", "fused", "offload", "8bit", "on the CPU"}},
 		"an optimizer of torch 1.13":   {fatal(GPUCapacity, Optimizer, ""), torch(Clues{Torch: TorchVersion{113, 113}}), "sharded", []string{"foreach", "fused"}},
 		"an optimizer of torch 2.4":    {fatal(GPUCapacity, Optimizer, ""), torch(Clues{Torch: TorchVersion{204, 204}}), "fused=True", []string{"or later"}},
 		"an optimizer of an XPU":       {fatal(GPUCapacity, Optimizer, ""), torch(Clues{Device: "xpu"}), "foreach=False", []string{"fused"}},

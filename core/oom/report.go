@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -31,14 +32,14 @@ func (d *Detector) Report(exit Exit) Report {
 			all[i].alive = all[i].alive || all[i].done
 		}
 	}
-	r := verdict(all, tries, fate, d.state())
+	r := verdict(all, tries, fate, d.sumState())
 	if r.NotMemory == "device_assert" || r.NotMemory == "device_fault" {
 		r.Phase, r.Stage, r.Part = Unknown, string(Unknown), "" // a device reports its errors later, at any call
 	}
 	if !exit.Known && (r.NotMemory == "interrupted" || r.ordered()) {
 		r.Phase, r.Stage, r.Part = Unknown, string(Unknown), "" // no part of the program failed
 	}
-	if survivals := d.state().Survived; survivals > r.Survived {
+	if survivals := d.sumState().Survived; survivals > r.Survived {
 		r.Survived = survivals
 	}
 	return r
@@ -90,7 +91,7 @@ const (
 // fate reads the exit and the signs. Exit codes can be wrong: a program that must print its success and did not has failed,
 // and one that printed it has not run out of memory.
 func (d *Detector) fate(exit Exit) fate {
-	s := d.state()
+	s := d.sumState()
 	switch {
 	case !exit.Known:
 		return untold
@@ -127,13 +128,13 @@ func (s *stream) finish() {
 //     gives no other reason, an out-of-memory that it reported is the reason.
 func verdict(all, tries []finding, fate fate, state State) Report {
 	root := heaviest(all)
-	memory := best(all)
+	memory := bestNumbers(all)
 	switch {
 	case fate == well:
 		root = nil
 	case root == nil && fate == badly && memory != nil && !memory.alive:
 		root = memory
-	case root == nil || root.memory() || memory == nil:
+	case root == nil || root.ofMemory() || memory == nil:
 	case follows(root, memory):
 		root = memory
 	}
@@ -171,7 +172,8 @@ func verdict(all, tries []finding, fate fate, state State) Report {
 func (f *finding) endedBy(all []finding) *finding {
 	for i := range all {
 		g := &all[i]
-		if !f.memory() || g.order <= f.order || g.x != f.x || g.rule.name != "exception" || !g.fatal || !g.traced || g.rows[g.at].rank != f.rows[f.at].rank {
+		if !f.ofMemory() || g.order <= f.order || g.x != f.x || g.rule.name != "exception" || !g.fatal || !g.traced ||
+			g.rows[g.at].rank != f.rows[f.at].rank {
 			continue
 		}
 		for _, r := range f.rows[f.at:g.at] {
@@ -190,10 +192,10 @@ func outlived(all []finding, root *finding) (most int) {
 	counts := map[string]int{}
 	for i := range all {
 		f := &all[i]
-		if !f.memory() || f == root || f.rule.weight <= killed || f.fatal && !f.alive || f.past {
+		if !f.ofMemory() || f == root || f.rule.weight <= killed || f.fatal && !f.alive || f.past {
 			continue
 		}
-		if root != nil && root.memory() && f.announces(root) {
+		if root != nil && root.ofMemory() && f.precedes(root) {
 			continue
 		}
 		counts[f.stream]++
@@ -202,17 +204,18 @@ func outlived(all []finding, root *finding) (most int) {
 	return most
 }
 
-// announces reports whether a message is about the same failure as another, printed right before it or in another stream.
-func (f *finding) announces(root *finding) bool {
+// precedes reports whether a message is about the same failure as another, printed right before it or in another
+// stream.
+func (f *finding) precedes(root *finding) bool {
 	if f.alive || f.rule.nature == survived || f.count() > 0 && !f.Numbers.same(root.Numbers) {
 		return false
 	}
-	return f.stream != root.stream || root.rows[root.at].number-f.rows[f.at].number < announced
+	return f.stream != root.stream || root.rows[root.at].number-f.rows[f.at].number < announceLines
 }
 
-// announced bounds, in lines, how long before a traceback's last line a program may have logged the same failure: about the
-// length of the traceback.
-const announced = 60
+// announceLines bounds, in lines, how long before a traceback's last line a program may have logged the same failure:
+// about the length of the traceback.
+const announceLines = 60
 
 // heaviest returns the finding that ended the program, or nil.
 func heaviest(all []finding) *finding {
@@ -258,12 +261,12 @@ func (f *finding) raisedWith(all []finding) *finding {
 	return nil
 }
 
-// best returns the memory finding with the most numbers, or nil.
-func best(all []finding) *finding {
+// bestNumbers returns the memory finding with the most numbers, or nil.
+func bestNumbers(all []finding) *finding {
 	var b *finding
 	for i := range all {
 		f := &all[i]
-		if f.memory() && f.rule.weight > killed && (b == nil || f.count() > b.count()) {
+		if f.ofMemory() && f.rule.weight > killed && (b == nil || f.count() > b.count()) {
 			b = f
 		}
 	}
@@ -301,9 +304,9 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 	if r.Frame == "" {
 		r.Frame = own(after)
 	}
-	if !f.memory() {
+	if !f.ofMemory() {
 		r.NotMemory, r.Cause, r.What = f.rule.name, f.rule.cause, f.rule.cause
-		r.phase(f, calls, after, state)
+		r.setPhase(f, calls, after, state)
 		if r.Cause == "" {
 			r.Cause = clip(strings.TrimSpace(text.body))
 		} else if f.name != "" && f.rule.name != "interrupted" {
@@ -332,14 +335,14 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 			r.Frame, calls = own(more), more
 		}
 	}
-	r.phase(by, calls, after, state)
+	r.setPhase(by, calls, after, state)
 	r.gpu(f)
 	r.Confidence = f.sure()
 	if r.Allocated != nil && r.Requested != nil {
 		r.Needs = *r.Allocated + *r.Requested
 	}
 	r.What = f.rule.cause
-	r.Cause = r.cause()
+	r.Cause = r.causeLine()
 }
 
 // printedWith returns the finding of the same message that has a traceback, or f: a debugger and a logger may print a
@@ -371,7 +374,7 @@ func (r *Report) gpu(f *finding) {
 			total, ok2 := parseSize(m[2])
 			if ok1 && ok2 && used <= total {
 				r.Capacity, r.Free = rounded(total), rounded(total-used)
-				if total-used < total/10 && !f.began() {
+				if total-used < total/10 && !f.progressBefore() {
 					r.Kind = GPUContention // by nvidia-smi the card was full before we held anything
 				}
 			}
@@ -389,8 +392,9 @@ func (r *Report) gpu(f *finding) {
 	}
 }
 
-// began reports whether the program had made progress before: then a full card is full of what it holds itself.
-func (f *finding) began() bool {
+// progressBefore reports whether the program had made progress before: then a full card is full of what it holds
+// itself.
+func (f *finding) progressBefore() bool {
 	for _, r := range near(f.rows, f.at, aheadRows, 0) {
 		if _, ok := progressOf(r.body); ok {
 			return true
@@ -405,16 +409,16 @@ var noHole = rx(`(?i)no contiguous|not? .{0,24}contiguous (?:hole|block|region|c
 // notReservable are XLA's words for what is free and not in one piece at the end where it was asked for.
 var notReservable = rx(`That was not possible\. There are .{1,60} free, .{1,60} reservable`)
 
-// phase sets the phase, from the first of these that has one: the plugin's sign of the failure, exact frames, the phase that
-// was running by the signs, a forward's frames, the words around the evidence.
-func (r *Report) phase(f *finding, calls, after []frame, state State) {
+// setPhase sets the phase, from the first of these that has one: the plugin's sign of the failure, exact frames, the
+// phase that was running by the signs, a forward's frames, the words around the evidence.
+func (r *Report) setPhase(f *finding, calls, after []frame, state State) {
 	f.saved = f.fatal && state.trainedOn()
 	defer func() { r.Part = r.part(f, calls, after, state) }()
 	if f.phase == "" && f.x.phase == "" && reportsWorkers.MatchString(f.rows[f.at].body) {
 		r.Phase, r.Stage = Unknown, string(Unknown)
 		return
 	}
-	if f.phase == "" && f.memory() && f.ofWholeStep(calls) {
+	if f.phase == "" && f.ofMemory() && f.ofWholeStep(calls) {
 		r.Phase, r.Stage = Unknown, "training"
 		return
 	}
@@ -466,7 +470,7 @@ var loaderProcess = rx(`DataLoader worker|\bpt_data_(?:worker|pin)\b`)
 // guess reads the words around evidence that has no frames.
 func (r *Report) guess(f *finding) Phase {
 	around := joined(near(f.rows, f.at, 12, 6))
-	if p := phaseOfText(around); p != Unknown {
+	if p := phaseByLine(sourcePhases, around); p != Unknown {
 		return p
 	}
 	if f.rule.name == "disk_full" && phaseOfWords(around) == Checkpoint {
@@ -476,7 +480,7 @@ func (r *Report) guess(f *finding) Phase {
 	case "ImportError", "ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError":
 		return Build
 	}
-	if !f.memory() {
+	if !f.ofMemory() {
 		return Unknown
 	}
 	body := f.rows[f.at].body
@@ -509,9 +513,10 @@ func (f *finding) better(all []finding) *finding {
 	return b
 }
 
-// cause is one line for a person: what ran out and where, the request, why it failed, and what the program did then.
-func (r *Report) cause() string {
-	text := r.event()
+// causeLine is one line for a person: what ran out and where, the request, why it failed, and what the program did
+// then.
+func (r *Report) causeLine() string {
+	text := r.eventWords()
 	if where := r.where(); where != "" {
 		text += " " + where
 	}
@@ -535,8 +540,8 @@ func (r *Report) cause() string {
 	return text
 }
 
-// event names what happened, in a few words.
-func (r *Report) event() string {
+// eventWords names what happened, in a few words.
+func (r *Report) eventWords() string {
 	switch {
 	case r.Possible:
 		return "killed by SIGKILL: most often by the kernel, for lack of host memory; nothing here confirms it"
@@ -574,43 +579,32 @@ func (r *Report) why() string {
 	return ""
 }
 
+// The places of a failure, for Report.Cause.
+var (
+	partPlaces = map[Part]string{Load: "while weights were loaded", Metric: "while a metric was computed",
+		ImageLogging: "while an image was logged", SanityCheck: "in the sanity check, the validation before any training",
+		Save: "while a state was saved", Resume: "while a state was resumed"}
+	firstStepPlaces = map[Phase]string{TrainForward: "in the forward pass of the first step",
+		TrainBackward: "in the backward pass of the first step",
+		Optimizer:     "in the optimizer's first step, which makes its states"}
+	phasePlaces = map[Phase]string{Build: "while the model was built", Data: "in the data pipeline",
+		TrainForward: "in the training's forward pass", TrainBackward: "in the backward pass",
+		Optimizer: "in the optimizer's step", Validation: "in validation", Checkpoint: "while a state was saved or loaded"}
+)
+
 // where describes the part of the program, for Report.Cause.
 func (r *Report) where() string {
-	switch r.Part {
-	case Load:
-		return "while weights were loaded"
-	case Metric:
-		return "while a metric was computed"
-	case ImageLogging:
-		return "while an image was logged"
-	case SanityCheck:
-		return "in the sanity check, the validation before any training"
-	case Save:
-		return "while a state was saved"
-	case Resume:
-		return "while a state was resumed"
-	case FirstStep:
-		switch r.Phase {
-		case TrainForward:
-			return "in the forward pass of the first step"
-		case TrainBackward:
-			return "in the backward pass of the first step"
-		case Optimizer:
-			return "in the optimizer's first step, which makes its states"
-		}
-		return "in the first step"
-	}
-	if r.AnyForward && (r.Phase == Unknown || r.Phase == TrainForward) {
+	switch {
+	case r.Part == FirstStep:
+		return cmp.Or(firstStepPlaces[r.Phase], "in the first step")
+	case r.Part != "":
+		return partPlaces[r.Part]
+	case r.AnyForward && (r.Phase == Unknown || r.Phase == TrainForward):
 		return "in a forward pass"
+	case phasePlaces[r.Phase] != "" || r.Stage == string(Unknown) || r.Stage == "":
+		return phasePlaces[r.Phase]
 	}
-	where := map[Phase]string{Build: "while the model was built", Data: "in the data pipeline",
-		TrainForward: "in the training's forward pass", TrainBackward: "in the backward pass",
-		Optimizer: "in the optimizer's step", Validation: "in validation",
-		Checkpoint: "while a state was saved or loaded"}[r.Phase]
-	if where == "" && r.Stage != string(Unknown) && r.Stage != "" {
-		where = "in " + r.Stage
-	}
-	return where
+	return "in " + r.Stage
 }
 
 // ordered reports whether the output shows that a scheduler or a user ended the program.

@@ -83,8 +83,8 @@ var (
 	frameWords = []string{"  file \"", "❱"}
 )
 
-// The rules of the table: gpu, host and shm are of memory that ran out, kill of processes that were killed for the host's
-// memory, wentOn of a card's memory where the program goes on, other of what is not memory.
+// The rules of the table: gpu, host and shm are of memory that ran out, kill of processes that were killed for the
+// host's memory, wentOn of a card's memory where the program goes on, other of what is not memory.
 func gpu(weight int, n nature, res ...string) rule {
 	return rule{kind: GPUUnspecified, weight: weight, nature: n, re: oneOf(res), cause: "out of GPU memory"}
 }
@@ -189,9 +189,8 @@ var rules = []rule{
 		`\bsystem_error\b.{0,200}\bout of memory|what\(\): .{0,200}\bout of memory\s*$`),
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	gpu(probable, spoken,
-		`(?i)\b(?:CUDA|HIP|`+
-			`hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?(?:out of memory|`+
-			`hipErrorOutOfMemory|cudaErrorMemoryAllocation)`),
+		`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?`+
+			`(?:out of memory|hipErrorOutOfMemory|cudaErrorMemoryAllocation)`),
 	gpu(probable, spoken,
 		`\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory)\b`,
 		`cudaMalloc (?:retry )?failed: out of memory|Out of memory error on GPU \d+`),
@@ -201,7 +200,8 @@ var rules = []rule{
 		`\b(?:CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|HIPBLAS|ROCBLAS|MIOPEN)_STATUS_(?:ALLOC_FAILED|MEMORY_ERROR|NO_MEMORY)`,
 		`CUFFT_ALLOC_FAILED`),
 	gpu(probable, spoken,
-		`Failed to CUDA (?:calloc|malloc)\b|NCCL WARN .*Cuda failure 2\b|NCCL WARN .*Cuda failure 'out of memory'`).because("out of GPU memory while NCCL set up its buffers"),
+		`Failed to CUDA (?:calloc|malloc)\b|NCCL WARN .*Cuda failure 2\b|NCCL WARN .*Cuda failure 'out of memory'`).
+		because("out of GPU memory while NCCL set up its buffers"),
 
 	// --- other runtimes -----------------------------------------------------------------------------------------------
 	// ggml: ggml-backend.cpp, ggml-alloc.c and each backend name the buffer; the CPU's is the host's
@@ -240,11 +240,13 @@ var rules = []rule{
 	gpu(suspected, raised, `\bResourceExhaustedError\b(?:: |:?\s*$| \(see above)`),
 	// vllm/v1/worker/gpu_worker.py, vllm/v1/core/kv_cache_utils.py; sglang/srt/model_executor/model_runner.py
 	gpu(suspected, raised,
-		`Free memory on device .{0,60}on startup is less than desired GPU memory utilization`).because("too little GPU memory was free at the start"),
+		`Free memory on device .{0,60}on startup is less than desired GPU memory utilization`).
+		because("too little GPU memory was free at the start"),
 	gpu(suspected, raised,
 		`No available memory for the cache blocks|larger than the available KV cache memory`,
 		`larger than the maximum number of tokens that can be stored in KV cache`,
-		`Not enough memory\. Please try (?:to increase|increasing) --mem-fraction-static`).because("too little GPU memory for the cache of keys and values"),
+		`Not enough memory\. Please try (?:to increase|increasing) --mem-fraction-static`).
+		because("too little GPU memory for the cache of keys and values"),
 	// xla/pjrt/cpu: the host's own device has other words than a card's allocator, and no size in GiB
 	host(sure, spoken,
 		`(?:RESOURCE_EXHAUSTED|Resource exhausted|`+
@@ -334,7 +336,8 @@ var rules = []rule{
 		`for exceeding (?:\w+ )?memory limits|gone over memory limit of|replica \w+ \d+ ran out-of-memory and exited`,
 		`crashed after using all available RAM|tried to allocate more memory than is available`),
 	kill(suspected, spoken,
-		`DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`).because("a loader worker was killed for lack of host memory"),
+		`DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`).
+		because("a loader worker was killed for lack of host memory"),
 	// deepspeed/launcher/launch.py logs how a rank ended, as an error of its own: nobody goes on after that
 	kill(killed, decreed, `exits with return code ?= ?(?:-9|137)\b`).because(""),
 	kill(killed, spoken,

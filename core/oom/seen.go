@@ -9,15 +9,6 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-const (
-	Output  Source = "output" // the program, or what ran it, printed it
-	Status  Source = "exit"   // the way it ended
-	Kernel  Source = "kernel" // the kernel's own count
-	OnCard  Source = "card"   // observations of the card
-	OnHost  Source = "host"   // observations of host memory
-	Witness Source = "inside" // the hook within the program
-)
-
 // Seen is what was observed of an attempt besides its output. The zero value is nothing at all, as for a log file.
 type Seen struct {
 	Exit   Exit
@@ -78,13 +69,6 @@ type Failure struct {
 	Allocated unit.Bytes    `json:"allocated_bytes,omitempty"` // on its fullest card, when it had ended; 0 where it used none
 	Reserved  unit.Bytes    `json:"reserved_bytes,omitempty"`
 	Frames    []Frame       `json:"frames,omitempty"`
-}
-
-// A Frame is one call: a path, a line, a function.
-type Frame struct {
-	Path string `json:"path"`
-	Line int    `json:"line"`
-	Name string `json:"name"`
 }
 
 // settled is the longest time between an out-of-memory and the program's end that it caused: the program may still unwind
@@ -219,12 +203,11 @@ func (e Exit) interrupted(codes map[int]string) bool {
 	return e.Asked || e.Signal == sigint || e.Code == 128+sigint || Ending(codes[e.Code]) == Interrupted
 }
 
-// killed reports whether SIGKILL ended the program, or what it ran in a shell.
-func (x Exit) killed() bool { return x.Signal == sigkill || x.Code == 128+sigkill }
-
-const sighup = 1
+// bySIGKILL reports whether SIGKILL ended the program, or what it ran in a shell.
+func (e Exit) bySIGKILL() bool { return e.Signal == sigkill || e.Code == 128+sigkill }
 
 const (
+	sighup  = 1
 	sigint  = 2
 	sigabrt = 6
 	sigbus  = 7

@@ -45,13 +45,13 @@ func (f *finding) listing(c frame) (l listing, ok bool) {
 	if arrow < 0 {
 		return l, false
 	}
-	from, to, open := arrow, arrow+1, depth(lines[arrow])
+	from, to, open := arrow, arrow+1, openBrackets(lines[arrow])
 	for open < 0 && from > 0 { // Python before 3.8 has the number of a statement's last line
 		from--
-		open += depth(lines[from])
+		open += openBrackets(lines[from])
 	}
 	for open > 0 && to < len(lines) {
-		open += depth(lines[to])
+		open += openBrackets(lines[to])
 		to++
 	}
 	l.before, l.after = lines[:from], lines[to:]
@@ -65,8 +65,8 @@ func (f *finding) listing(c frame) (l listing, ok bool) {
 	return l, true
 }
 
-// depth is how many brackets a line of source opens and does not close.
-func depth(line string) (open int) {
+// openBrackets is how many brackets a line of source opens and does not close.
+func openBrackets(line string) (open int) {
 	for _, c := range line {
 		switch c {
 		case '(', '[', '{':
@@ -171,8 +171,8 @@ func (f *finding) calledInStep(calls []frame) bool {
 	return ok && stepCall.MatchString(l.statement)
 }
 
-// source returns the line of source below a frame.
-func (f *finding) source(c frame) string {
+// sourceOf returns the line of source below a frame.
+func (f *finding) sourceOf(c frame) string {
 	if l, ok := f.listing(c); ok {
 		return l.statement
 	}
@@ -184,7 +184,7 @@ func (f *finding) source(c frame) string {
 
 // statement is the source line of a frame, without its comment.
 func (f *finding) statement(c frame) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(f.source(c)), "  #")
+	line, _, _ := strings.Cut(strings.TrimSpace(f.sourceOf(c)), "  #")
 	return line
 }
 
@@ -193,5 +193,5 @@ var noGradients = rx(`\b(?:no_grad|inference_mode)\(`)
 
 // withoutGradients reports whether the source of one of some frames switches gradients off.
 func (f *finding) withoutGradients(calls []frame) bool {
-	return slices.ContainsFunc(calls, func(c frame) bool { return noGradients.MatchString(f.source(c)) })
+	return slices.ContainsFunc(calls, func(c frame) bool { return noGradients.MatchString(f.sourceOf(c)) })
 }

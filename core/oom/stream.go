@@ -11,6 +11,17 @@ import (
 	"github.com/launch-ml/launch/core/metric"
 )
 
+// Names of the streams that the Detector knows apart. Others are live streams like Terminal.
+const (
+	Terminal = "terminal" // a pseudo-terminal, or a file or pipe that holds what would stand on one
+	Stdout   = "stdout"
+	Stderr   = "stderr"
+	// Log is the program's own log file. If both have a sign or a message, the log wins: it is not wrapped, not redrawn
+	// and not shared with other processes. What only a live stream has counts as well, because a log starts late and
+	// misses what kills the program.
+	Log = "log"
+)
+
 // An excerpt is the text around lines that may matter. Only a report reads it.
 type excerpt struct {
 	stream    string
@@ -49,7 +60,6 @@ type stream struct {
 	cleaner  cleaner
 	tail     tail
 	excerpts []*excerpt
-	dropped  int
 	open     bool // the last excerpt is still being written
 	record   record
 	state    State
@@ -92,7 +102,7 @@ func (s *stream) endRecord() {
 	s.record.open = false
 }
 
-// event records a sign.
+// take records a sign.
 func (s *stream) take(e Event, number int, text string) {
 	e.Line = Line{Stream: s.name, Number: number, Text: text}
 	if (e.Kind == job.Metric || e.Kind == job.Rate || e.Kind == job.Updates || e.Kind == checked ||
@@ -174,10 +184,10 @@ func (s *stream) now() State {
 func (d *Detector) State() State {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.state()
+	return d.sumState()
 }
 
-func (d *Detector) state() State {
+func (d *Detector) sumState() State {
 	out := State{Iteration: -1}
 	for _, s := range d.streams {
 		t := s.now()
@@ -208,33 +218,30 @@ func (d *Detector) state() State {
 		if out.SurvivedLine == "" || t.SurvivedLine != "" && s.name == Log {
 			out.SurvivedLine = t.SurvivedLine
 		}
-		out.Rates, out.Updates = first(s.name, out.Rates, t.Rates), first(s.name, out.Updates, t.Updates)
+		out.Rates, out.Updates = firstTrack(s.name, out.Rates, t.Rates), firstTrack(s.name, out.Updates, t.Updates)
 		out.Peak = max(out.Peak, t.Peak)
 		out.Events = max(out.Events, t.Events)
-		for knob, value := range t.Settings { // the log's word counts most, and of the others the first stream's
-			if _, said := out.Settings[knob]; said && s.name != Log {
-				continue
-			}
-			if out.Settings == nil {
-				out.Settings = map[string]string{}
-			}
-			out.Settings[knob] = value
-		}
-		for name, m := range t.Metrics { // likewise
-			if _, known := out.Metrics[name]; known && s.name != Log {
-				continue
-			}
-			if out.Metrics == nil {
-				out.Metrics = metric.Set{}
-			}
-			out.Metrics[name] = m
-		}
+		join(&out.Settings, t.Settings, s.name == Log)
+		join(&out.Metrics, t.Metrics, s.name == Log)
 	}
 	return out
 }
 
-// first is the track that counts: the log's, else that of the first stream that has one.
-func first(stream string, have, here *metric.Track) *metric.Track {
+// join adds what a stream has said: the log's word counts most, and of the others the first stream's.
+func join[M ~map[string]V, V any](to *M, from M, isLog bool) {
+	for name, v := range from {
+		if _, said := (*to)[name]; said && !isLog {
+			continue
+		}
+		if *to == nil {
+			*to = M{}
+		}
+		(*to)[name] = v
+	}
+}
+
+// firstTrack is the track that counts: the log's, else that of the first stream that has one.
+func firstTrack(stream string, have, here *metric.Track) *metric.Track {
 	if here != nil && (have == nil || stream == Log) {
 		return here
 	}
@@ -246,7 +253,7 @@ func (d *Detector) phaseFor(s *stream) string {
 	if s.state.Events > 0 {
 		return s.state.Phase
 	}
-	return d.state().Phase
+	return d.sumState().Phase
 }
 
 // lastLine returns the last line that is not blank, without its margins; "" if there is none among the last 40.
@@ -282,15 +289,3 @@ func (r *record) matchWith(signs *signReader, words *words, found func(Event)) {
 		}
 	}
 }
-
-const Terminal = "terminal" // a pseudo-terminal, or a file or pipe that holds what would stand on one
-
-// Names of the streams that the Detector knows apart. Others are live streams like Terminal.
-const (
-	Stdout = "stdout"
-	Stderr = "stderr"
-	// Log is the program's own log file. If both have a sign or a message, the log wins: it is not wrapped, not redrawn
-	// and not shared with other processes. What only a live stream has counts as well, because a log starts late and
-	// misses what kills the program.
-	Log = "log"
-)

@@ -1,6 +1,9 @@
 package oom
 
-import "bytes"
+import (
+	"slices"
+	"strings"
+)
 
 // A held is a line kept in an excerpt.
 type held struct {
@@ -8,14 +11,12 @@ type held struct {
 	text   string
 }
 
-// A tail keeps the last lines of a stream, in bytes and without an allocation for each.
+// A tail keeps the last lines of a stream.
 type tail struct {
-	buf    []byte
-	starts []mark
+	kept   []held
+	bytes  int  // of them
 	redraw bool // the last line is to be replaced by the next
 }
-
-type mark struct{ at, number int }
 
 const (
 	tailBytes = 128 << 10
@@ -25,48 +26,37 @@ const (
 // add appends a line. A line that was redrawn is replaced, as a terminal would: hours of progress bars are one line. One
 // that matters (keep) stays.
 func (t *tail) add(s segment, keep bool) {
-	if n := len(t.starts); t.redraw && n > 0 && t.starts[n-1].number == s.number { // not across the line feed of a CR LF
-		t.buf = t.buf[:t.starts[n-1].at]
-		t.starts = t.starts[:n-1]
+	if n := len(t.kept) - 1; t.redraw && n >= 0 && t.kept[n].number == s.number { // not across the line feed of a CR LF
+		t.bytes -= len(t.kept[n].text)
+		t.kept = t.kept[:n]
 	}
 	t.redraw = s.redraw && !keep
-	if len(t.buf)+len(s.text) > 2*tailBytes || len(t.starts) >= 2*tailLines {
-		t.drop()
+	if t.bytes+len(s.text) > 2*tailBytes || len(t.kept) >= 2*tailLines {
+		t.kept = slices.Clone(t.kept[t.from(tailLines):])
+		t.bytes = 0
+		for _, l := range t.kept {
+			t.bytes += len(l.text)
+		}
 	}
-	t.starts = append(t.starts, mark{len(t.buf), s.number})
-	t.buf = append(t.buf, s.text...)
+	t.kept = append(t.kept, held{s.number, string(s.text)})
+	t.bytes += len(s.text)
 }
 
-// drop forgets the older half.
-func (t *tail) drop() {
-	first := max(0, len(t.starts)-tailLines)
-	for first < len(t.starts) && len(t.buf)-t.starts[first].at > tailBytes {
-		first++
+// from is where the last n lines begin; of fewer if they have more than tailBytes.
+func (t *tail) from(n int) int {
+	at, bytes := len(t.kept), 0
+	for at > max(0, len(t.kept)-n) && bytes+len(t.kept[at-1].text) <= tailBytes {
+		at--
+		bytes += len(t.kept[at].text)
 	}
-	from := len(t.buf)
-	if first < len(t.starts) {
-		from = t.starts[first].at
-	}
-	t.buf = t.buf[:copy(t.buf, t.buf[from:])]
-	t.starts = t.starts[:copy(t.starts, t.starts[first:])]
-	for i := range t.starts {
-		t.starts[i].at -= from
-	}
+	return at
 }
 
 // lines returns up to n last lines, at most tailBytes of them.
 func (t *tail) lines(n int) []held {
-	first := max(0, len(t.starts)-n)
-	for first < len(t.starts) && len(t.buf)-t.starts[first].at > tailBytes {
-		first++
-	}
-	out := make([]held, 0, len(t.starts)-first)
-	for i := first; i < len(t.starts); i++ {
-		end := len(t.buf)
-		if i+1 < len(t.starts) {
-			end = t.starts[i+1].at
-		}
-		out = append(out, held{t.starts[i].number, string(bytes.TrimRight(t.buf[t.starts[i].at:end], " "))})
+	out := slices.Clone(t.kept[t.from(n):])
+	for i := range out {
+		out[i].text = strings.TrimRight(out[i].text, " ")
 	}
 	return out
 }

@@ -1,10 +1,6 @@
 package oom
 
-import (
-	"bytes"
-	"encoding/binary"
-	"math/bits"
-)
+import "bytes"
 
 const (
 	// maxLine bounds what is held of a line that does not end; what follows it counts as a further line. The overlap
@@ -49,37 +45,14 @@ type cleaner struct {
 	wrapped bool // the line so far was cut at maxLine
 }
 
-// special marks the bytes that end a run of plain text.
-var special = func() (t [256]bool) {
-	for b := range 32 {
-		t[b] = b != '\t'
-	}
-	t[0x7f] = true
-	return t
-}()
-
-// plainRun returns how many bytes of p stand before the first special one. Eight at a time: the lowest high bit of the
-// mask belongs to the first byte that is below a space or is DEL, or to a tab, or now and then to what follows a 0xff.
+// plainRun returns how many bytes of p stand before the first control character.
 func plainRun(p []byte) int {
-	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	i := 0
-	for i <= len(p)-8 {
-		v := binary.LittleEndian.Uint64(p[i:])
-		mask := ((v - 0x20*ones) | (v + ones)) &^ v & highs
-		if mask == 0 {
-			i += 8
-			continue
-		}
-		i += bits.TrailingZeros64(mask) / 8
-		if special[p[i]] {
+	for i, b := range p {
+		if b < ' ' && b != '\t' || b == 0x7f {
 			return i
 		}
-		i++
 	}
-	for i < len(p) && !special[p[i]] {
-		i++
-	}
-	return i
+	return len(p)
 }
 
 func (c *cleaner) write(p []byte) {

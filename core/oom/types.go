@@ -47,6 +47,15 @@ func (p Phase) Coarse() string {
 	return string(p)
 }
 
+// signPhase maps a plugin's phase to this package's; "training" alone does not name a part of a step.
+func signPhase(sign string) Phase {
+	switch p := Phase(sign); p {
+	case Build, Data, TrainForward, TrainBackward, Optimizer, Validation, Checkpoint:
+		return p
+	}
+	return Unknown
+}
+
 // A Confidence is how far a report can be trusted.
 type Confidence string
 
@@ -85,6 +94,18 @@ type Numbers struct {
 	Allowed      *unit.Bytes `json:"allowed_bytes,omitempty"` // a memory fraction's limit
 	PrivatePools *unit.Bytes `json:"private_pools_bytes,omitempty"`
 	Others       []Process   `json:"other_processes,omitempty"`
+}
+
+// same reports whether two messages are about the same request.
+func (n Numbers) same(o Numbers) bool {
+	return value(n.Requested) == value(o.Requested) && value(n.Allocated) == value(o.Allocated) && value(n.Free) == value(o.Free)
+}
+
+func value(p *unit.Bytes) unit.Bytes {
+	if p == nil {
+		return 0
+	}
+	return *p
 }
 
 // A Line is where something was read.
@@ -151,12 +172,30 @@ func (r *Report) UnmarshalJSON(b []byte) error {
 }
 
 // holds makes memory the cause of the end.
-func (r *Report) holds(kind Kind, sure Confidence) {
-	r.OOM, r.Possible, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, false, true, kind, "", sure
+func (r *Report) holds(kind Kind, how Confidence) {
+	r.OOM, r.Possible, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, false, true, kind, "", how
+}
+
+// ofCard reports whether a card's memory ran out.
+func (r *Report) ofCard() bool { return r.OOM && strings.HasPrefix(string(r.Kind), "gpu_") }
+
+// saw adds evidence, and the memory that it points to.
+func (r *Report) saw(from Source, what string, speaksFor Kind, how Confidence) {
+	r.Evidence = append(r.Evidence[:len(r.Evidence):len(r.Evidence)],
+		Evidence{From: from, Line: Line{Text: what}, For: speaksFor, Sure: how})
 }
 
 // A Source is where evidence comes from.
 type Source string
+
+const (
+	Output  Source = "output" // the program, or what ran it, printed it
+	Status  Source = "exit"   // the way it ended
+	Kernel  Source = "kernel" // the kernel's own count
+	OnCard  Source = "card"   // observations of the card
+	OnHost  Source = "host"   // observations of host memory
+	Witness Source = "inside" // the hook within the program
+)
 
 // Evidence is one thing that was observed, where, and which memory it points to.
 type Evidence struct {
@@ -175,11 +214,41 @@ type Holder struct {
 	User  string     `json:"user,omitempty"`
 }
 
+// String names a holder by what a person can search for.
+func (h Holder) String() string {
+	name := h.Name
+	if name == "" {
+		name = "process"
+	}
+	s := fmt.Sprintf("%s (pid %d", name, h.PID)
+	if h.User != "" {
+		s += ", " + h.User
+	}
+	return fmt.Sprintf("%s) with %v", s, h.Bytes)
+}
+
 // A Part is what was going on in a phase, where that is known: each has remedies of its own.
 type Part string
 
+const (
+	Load         Part = "load"          // weights were read, while a model was built
+	FirstStep    Part = "first_step"    // no step was finished before, of all or since it resumed: optimizer states are made now
+	Metric       Part = "metric"        // a figure of merit was computed
+	ImageLogging Part = "image_logging" // images or plots were made for a person to see
+	SanityCheck  Part = "sanity_check"  // Lightning's few batches of validation before any training
+	Save         Part = "save"          // a state was written
+	Resume       Part = "resume"        // a state was read, to go on from it
+)
+
 // An Ending is how a run of a program ended, once its output, its exit and its signs were weighed.
 type Ending string
+
+const (
+	Succeeded   Ending = "succeeded"
+	Failed      Ending = "failed"
+	OutOfMemory Ending = "out of memory"
+	Interrupted Ending = "interrupted"
+)
 
 // A Verdict is the ending of one attempt.
 type Verdict struct {
@@ -198,36 +267,6 @@ type Verdict struct {
 	Doubt string
 }
 
-// String names a holder by what a person can search for.
-func (h Holder) String() string {
-	name := h.Name
-	if name == "" {
-		name = "process"
-	}
-	s := fmt.Sprintf("%s (pid %d", name, h.PID)
-	if h.User != "" {
-		s += ", " + h.User
-	}
-	return fmt.Sprintf("%s) with %v", s, h.Bytes)
-}
-
-// ofCard reports whether a card's memory ran out.
-func (r *Report) ofCard() bool { return r.OOM && strings.HasPrefix(string(r.Kind), "gpu_") }
-
-// saw adds evidence, and the memory that it points to.
-func (r *Report) saw(from Source, what string, speaksFor Kind, sure Confidence) {
-	r.Evidence = append(r.Evidence[:len(r.Evidence):len(r.Evidence)], Evidence{From: from, Line: Line{Text: what}, For: speaksFor, Sure: sure})
-}
-
-// signPhase maps a plugin's phase to this package's; "training" alone does not name a part of a step.
-func signPhase(sign string) Phase {
-	switch p := Phase(sign); p {
-	case Build, Data, TrainForward, TrainBackward, Optimizer, Validation, Checkpoint:
-		return p
-	}
-	return Unknown
-}
-
 func shorten(s string, n int) string {
 	if r := []rune(s); len(r) > n {
 		return string(r[:n-1]) + "…"
@@ -242,21 +281,81 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// same reports whether two messages are about the same request.
-func (n Numbers) same(o Numbers) bool {
-	return value(n.Requested) == value(o.Requested) && value(n.Allocated) == value(o.Allocated) && value(n.Free) == value(o.Free)
+// Since 2.13 torch prints a line for each request that the card refused, before it gives back what it caches and asks
+// again (c10/cuda/CUDACachingAllocator.cpp). A program that succeeds may print thousands: they show a card that is
+// full, and how much it lacked, and prove no failure.
+
+// A Retry is one such line.
+type Retry struct {
+	Requested, Free, Total unit.Bytes
 }
 
-func value(p *unit.Bytes) unit.Bytes {
-	if p == nil {
-		return 0
+// Retries sums up those of a phase.
+type Retries struct {
+	Count int `json:"count"`
+	// the most that a request was larger than what was free; 0 if it never was
+	Short unit.Bytes `json:"short_bytes,omitempty"`
+}
+
+// Add adds one.
+func (n *Retries) Add(r Retry) { n.Join(Retries{1, r.Requested - r.Free}) }
+
+// Join adds others.
+func (n *Retries) Join(o Retries) { n.Count, n.Short = n.Count+o.Count, max(n.Short, o.Short) }
+
+// In returns a clause for a person: "41 times in validation, 380 MiB short". phase may be "".
+func (n Retries) In(phase string) string {
+	s := times(n.Count)
+	if phase != "" {
+		s += " in " + phase
 	}
-	return *p
+	if n.Short > 0 {
+		s += fmt.Sprintf(", %v short", n.Short)
+	}
+	return s
 }
 
-const (
-	Succeeded   Ending = "succeeded"
-	Failed      Ending = "failed"
-	OutOfMemory Ending = "out of memory"
-	Interrupted Ending = "interrupted"
-)
+// A Frame is one call: a path, a line, a function.
+type Frame struct {
+	Path string `json:"path"`
+	Line int    `json:"line"`
+	Name string `json:"name"`
+}
+
+// A TorchVersion is what is known of a version: 100 × major + minor, from and to inclusive; 0 is not known.
+type TorchVersion struct{ From, To int }
+
+// MarshalText writes "2.1", "2.5 or later", "2.0 or earlier", "2.7 to 2.8".
+func (v TorchVersion) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+func (v TorchVersion) String() string {
+	text := func(n int) string { return fmt.Sprintf("%d.%d", n/100, n%100) }
+	switch {
+	case v.From == 0 && v.To == 0:
+		return ""
+	case v.From == v.To:
+		return text(v.From)
+	case v.To == 0:
+		return text(v.From) + " or later"
+	case v.From == 0:
+		return text(v.To) + " or earlier"
+	}
+	return text(v.From) + " to " + text(v.To)
+}
+
+// olderThan reports whether the version is known to be older than n.
+func (v TorchVersion) olderThan(n int) bool { return v.To > 0 && v.To < n }
+
+// and narrows a version by further evidence. Evidence that contradicts comes from two programs: then nothing is known.
+func (v TorchVersion) and(w TorchVersion) (TorchVersion, bool) {
+	if w.From > v.From {
+		v.From = w.From
+	}
+	if w.To > 0 && (v.To == 0 || w.To < v.To) {
+		v.To = w.To
+	}
+	if v.To > 0 && v.From > v.To {
+		return TorchVersion{}, false
+	}
+	return v, true
+}

@@ -18,8 +18,9 @@ const (
 	firstSign = iota
 )
 
-// words finds many words in a line in one pass, ASCII case ignored: the automaton of Aho and Corasick (1975), flattened over
-// byte classes. A regular expression costs a hundred times as much a byte, so they run only on lines that may matter.
+// words finds many words in a line in one pass, ASCII case ignored: the automaton of Aho and Corasick (1975),
+// flattened over byte classes. A regular expression costs a hundred times as much a byte, so they run only on lines
+// that may matter.
 type words struct {
 	class [256]uint8
 	width int
@@ -30,7 +31,9 @@ type words struct {
 // newWords builds the automaton of words, each with its marks.
 func newWords(list map[string]uint64) *words {
 	w := &words{width: 1}
+	most := 1 // states
 	for word := range list {
+		most += len(word)
 		for i := range len(word) {
 			if b := lower(word[i]); w.class[b] == 0 {
 				w.class[b] = uint8(w.width)
@@ -41,13 +44,14 @@ func newWords(list map[string]uint64) *words {
 	for b := 'A'; b <= 'Z'; b++ {
 		w.class[b] = w.class[b+'a'-'A']
 	}
-	w.state() // the root, to which a missing edge leads
+	w.next = make([]uint16, 0, most*w.width)
+	w.newState() // the root, to which a missing edge leads
 	for word, marks := range list {
 		s := uint16(0)
 		for i := range len(word) {
 			at := int(s)*w.width + int(w.class[lower(word[i])])
 			if w.next[at] == 0 {
-				w.next[at] = w.state()
+				w.next[at] = w.newState()
 			}
 			s = w.next[at]
 		}
@@ -57,8 +61,8 @@ func newWords(list map[string]uint64) *words {
 	return w
 }
 
-// state adds a state without edges.
-func (w *words) state() uint16 {
+// newState adds a state without edges.
+func (w *words) newState() uint16 {
 	w.next = append(w.next, make([]uint16, w.width)...)
 	w.marks = append(w.marks, 0)
 	return uint16(len(w.marks) - 1)
@@ -73,13 +77,13 @@ func (w *words) link() {
 		queue = queue[1:]
 		w.marks[s] |= w.marks[fail[s]]
 		for c := range w.width {
-			at, other := int(s)*w.width+c, w.next[int(fail[s])*w.width+c]
+			at, suffix := int(s)*w.width+c, w.next[int(fail[s])*w.width+c]
 			child := w.next[at]
 			switch {
-			case child == 0 || child == other: // the root's own edges lead to themselves
-				w.next[at] = other
+			case child == 0 || child == suffix: // the root's own edges lead to themselves
+				w.next[at] = suffix
 			default:
-				fail[child] = other
+				fail[child] = suffix
 			}
 			if child != 0 {
 				queue = append(queue, child)

@@ -37,6 +37,15 @@ var (
 		`optimi[sz]er|\w{0,8}[_ ]?loss)\b`)
 )
 
+// setting is a line that lists a setting, which says nothing of what is done: "eval_steps: 500", "Resuming from
+// checkpoint: False".
+var setting = rx(`(?i)^[\s{,'"*-]*[\w.\- ]{1,48}['"]?\s*[:=]\s*(?:false|none|null|no|off|true|yes|on|''|""|` +
+	`-?[\d.e+-]+|\[\])[\s,})]*$`)
+
+// otherWords are those of other work, nearer to the failure than any of training.
+var otherWords = rx(`(?i)\b(?:quanti[sz]ing|calibrating|embedding|encoding|extracting|simulating|rendering|` +
+	`generating|sampling|inferr?ing|inference|predicting|exporting|benchmarking|profiling|prompt executed|got prompt)\b`)
+
 // aheadRows bounds the rows before a traceback whose words may tell what the program was doing.
 const aheadRows = 80
 
@@ -56,7 +65,7 @@ func (f *finding) inTraining(calls []frame) training {
 		if forwardFrame.MatchString(c.name) && first == len(calls) {
 			first = i
 		}
-		if trainingPath.MatchString(strings.ReplaceAll(c.path, `\`, "/")) {
+		if trainingPath.MatchString(c.path) {
 			return trainingNamed
 		}
 	}
@@ -66,16 +75,17 @@ func (f *finding) inTraining(calls []frame) training {
 	}
 	for i := first - 1; i >= 0; i-- {
 		c := calls[i]
-		p := strings.ReplaceAll(c.path, `\`, "/")
-		if launcher.MatchString(p) || c.installed() && !strings.Contains(p, "rainer") && !otherFile.MatchString(p) {
+		if launcher.MatchString(c.path) ||
+			c.installed() && !strings.Contains(c.path, "rainer") && !otherFile.MatchString(c.path) {
 			continue
 		}
 		switch {
-		case trainingName.MatchString(c.name), trainingSource.MatchString(f.source(c)):
+		case trainingName.MatchString(c.name), trainingSource.MatchString(f.sourceOf(c)):
 			return trainingNamed
-		case otherName.MatchString(c.name), otherFile.MatchString(path.Base(p)), otherFile.MatchString(p) && c.installed():
+		case otherName.MatchString(c.name), otherFile.MatchString(path.Base(c.path)), otherFile.MatchString(c.path) &&
+			c.installed():
 			return untrained
-		case trainingFile.MatchString(path.Base(p)), trainingFile.MatchString(p) && !c.installed():
+		case trainingFile.MatchString(path.Base(c.path)), trainingFile.MatchString(c.path) && !c.installed():
 			return trainingFiles
 		}
 	}
@@ -101,12 +111,12 @@ func (f *finding) inTraining(calls []frame) training {
 func (f *finding) ofTraining(calls []frame) bool {
 	for i := len(calls) - 1; i >= 0; i-- {
 		c := calls[i]
-		p := strings.ReplaceAll(c.path, `\`, "/")
 		switch {
-		case launcher.MatchString(p):
-		case trainingName.MatchString(c.name), trainingFile.MatchString(path.Base(p)), validationFile.MatchString(p):
+		case launcher.MatchString(c.path):
+		case trainingName.MatchString(c.name), trainingFile.MatchString(path.Base(c.path)),
+			validationFile.MatchString(c.path):
 			return true
-		case !c.installed() && (otherName.MatchString(c.name) || otherFile.MatchString(path.Base(p))):
+		case !c.installed() && (otherName.MatchString(c.name) || otherFile.MatchString(path.Base(c.path))):
 			return false
 		}
 	}
@@ -144,11 +154,8 @@ var (
 // working is the phase by the program's own functions, given the phase by names of frames: data by the line of source,
 // a training's forward pass by a loss below a training. Unknown where they add nothing.
 func (f *finding) working(calls []frame, byName Phase) Phase {
-	n := len(calls) - 1
-	for n > 0 && calls[n].installed() {
-		n--
-	}
-	if n < 0 || calls[n].installed() {
+	n := ownFrame(calls)
+	if n < 0 {
 		return Unknown
 	}
 	if byName != Validation && byName != Checkpoint && makesData.MatchString(f.statement(calls[n])) {
@@ -158,7 +165,7 @@ func (f *finding) working(calls []frame, byName Phase) Phase {
 		return Data // Keras copies all of it to the card
 	}
 	if byName == Unknown && lossName.MatchString(calls[n].name) &&
-		slices.ContainsFunc(calls[:n], func(c frame) bool { return trains.MatchString(c.name) }) {
+		inAny(calls[:n], trains) {
 		return TrainForward
 	}
 	return Unknown
@@ -170,20 +177,20 @@ func ofGraph(calls []frame) bool {
 	if n < 0 {
 		return false
 	}
-	p := strings.ReplaceAll(calls[n].path, `\`, "/")
+	p := calls[n].path
 	return strings.Contains(p, "theano/compile/") || strings.Contains(p, "tensorflow/python/") &&
 		slices.Contains([]string{"quick_execute", "_call_tf_sessionrun", "_do_call", "_do_run"}, calls[n].name)
 }
 
-// moved reports whether a module is moved to the card within a step of training: what is moved there and back is a
-// part of the step's work, and no building of the model.
-func moved(calls []frame) bool {
+// movesToCard reports whether a module is moved to the card within a step of training: what is moved there and back is
+// a part of the step's work, and no building of the model.
+func movesToCard(calls []frame) bool {
 	n := len(calls) - 1
 	if n < 0 || !movesModule.MatchString(calls[n].name) || !strings.HasSuffix(calls[n].path,
 		"torch/nn/modules/module.py") {
 		return false
 	}
-	return slices.ContainsFunc(calls[:n], func(c frame) bool { return inStep.MatchString(c.name) })
+	return inAny(calls[:n], inStep)
 }
 
 var (
@@ -202,7 +209,7 @@ var referenceCall = rx(`^(?:ref|reference|teacher)_\w+ *= *.*\b(?:ref|reference|
 // nearer corrects the phase by what is nearer to the failure than the frame that named it.
 func (f *finding) nearer(calls []frame, frames Phase, exact bool) (Phase, bool) {
 	switch {
-	case frames == Build && moved(calls), !exact && frames == TrainForward && f.byReference(calls):
+	case frames == Build && movesToCard(calls), !exact && frames == TrainForward && f.byReference(calls):
 		return Unknown, false
 	case !exact && frames == TrainForward && f.tests(calls):
 		return Validation, true
@@ -241,9 +248,9 @@ func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
 	if frames == Unknown {
 		frames, exact = phaseOf(after)
 	}
-	if p := f.asked(calls); p != Unknown {
+	if p := f.askedBySource(calls); p != Unknown {
 		frames, exact = p, true
-	} else if p := f.asked(after); p != Unknown && len(calls) == 0 {
+	} else if p := f.askedBySource(after); p != Unknown && len(calls) == 0 {
 		frames, exact = p, true
 	}
 	if p := f.stateRead(calls); p != Unknown && (frames == Checkpoint || frames == Build) {
@@ -255,13 +262,13 @@ func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
 	if !exact && frames == TrainForward && f.withoutGradients(calls) {
 		frames = Validation
 	}
-	if !exact && !slices.ContainsFunc(calls, func(c frame) bool { return forwardFrame.MatchString(c.name) }) {
+	if !exact && !inAny(calls, forwardFrame) {
 		if p := f.working(calls, frames); p != Unknown {
 			frames = p
 		}
 	}
 	frames, exact = f.nearer(calls, frames, exact)
-	if !exact && (frames == TrainForward && ofGraph(calls) || frames == Build && f.memory() && importsLibrary(calls)) {
+	if !exact && (frames == TrainForward && ofGraph(calls) || frames == Build && f.ofMemory() && importsLibrary(calls)) {
 		frames = Unknown
 	}
 	if f.rule.name == cutOffRule.name && (!exact || frames == TrainForward) {
@@ -272,12 +279,3 @@ func (f *finding) byFrames(calls, after []frame) (frames Phase, exact bool) {
 	}
 	return frames, exact
 }
-
-// setting is a line that lists a setting, which says nothing of what is done: "eval_steps: 500", "Resuming from
-// checkpoint: False".
-var setting = rx(`(?i)^[\s{,'"*-]*[\w.\- ]{1,48}['"]?\s*[:=]\s*(?:false|none|null|no|off|true|yes|on|''|""|` +
-	`-?[\d.e+-]+|\[\])[\s,})]*$`)
-
-// otherWords are those of other work, nearer to the failure than any of training.
-var otherWords = rx(`(?i)\b(?:quanti[sz]ing|calibrating|embedding|encoding|extracting|simulating|rendering|` +
-	`generating|sampling|inferr?ing|inference|predicting|exporting|benchmarking|profiling|prompt executed|got prompt)\b`)
