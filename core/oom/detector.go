@@ -4,6 +4,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/launch-ml/launch/core/job"
 )
@@ -75,6 +76,7 @@ type stream struct {
 	waiting  waiting
 	state    State
 	renewal  renewal
+	last     time.Time // when something came
 }
 
 // NewDetector returns a Detector that reads the plugin's signs as well; job.Signs{} for none. The error names the pattern
@@ -129,6 +131,7 @@ func (d *Detector) stream(name string) *stream {
 func (s *stream) Write(p []byte) (int, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
+	s.last = time.Now()
 	s.cleaner.write(p)
 	s.settle()
 	return len(p), nil

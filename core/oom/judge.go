@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/lazy"
 )
 
 // An Ending is how a run of a program ended, once its output, its exit and its signs were weighed.
@@ -33,6 +35,8 @@ type Verdict struct {
 	// Doubt is the evidence against a success that only the exit code shows: the output ends with an out-of-memory. A pipe
 	// and "|| true" hide an exit code.
 	Doubt string
+	// Broken is the error at which the output ends, though the program exited 0 and printed no line of success.
+	Broken string
 }
 
 const (
@@ -55,8 +59,12 @@ func (d *Detector) Judge(seen Seen, signs job.Signs) Verdict {
 		state.Failed, state.Succeeded = true, false
 		v = d.Report(seen.Exit).asFatal().Judge(seen, signs, state)
 	case v.Ending == Succeeded && (!state.Succeeded || signs.Has(job.Progress)):
-		if text := d.Report(Exit{}); text.OOM && text.Fatal && text.Confidence == Certain {
+		// no step was reported after it: a program that catches every error prints the words alone, and ends
+		text, steps := d.Report(Exit{}), signs.Has(job.Progress) && state.Stepped(signs)
+		if text.OOM && text.Confidence == Certain && (text.Fatal || steps && !text.WentOn) {
 			v.Doubt = text.Cause
+		} else if !state.Succeeded {
+			v.Broken = d.lastTrace()
 		}
 	case v.Ending == Failed && v.Report.Cause == "" && !v.Lied && seen.Exit.Signal == 0 && signs.Codes[seen.Exit.Code] == "":
 		if last := d.lastWords(); last != "" {
@@ -76,6 +84,55 @@ func (d *Detector) ranOut() bool {
 func (r Report) asFatal() Report {
 	r.Fatal = true
 	return r
+}
+
+var (
+	trace      = lazy.MustCompile(`^\S*Traceback \(most recent call last\):\s*$`)
+	anError    = lazy.MustCompile(`^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Failure|Timeout|Warning)(?::|\s*$)`)
+	notMain    = lazy.MustCompile(`^(?:Exception ignored|Exception in thread|--- Logging error|Error in atexit)`)
+	traceLines = lazy.MustCompile(`^(?:\s|\+|$|During handling of|The above exception)`)
+)
+
+// inOrder is how far apart two outputs have to be for their order to be known.
+const inOrder = 100 * time.Millisecond
+
+// lastTrace is the error with which the output ends: that of a traceback after which nothing was printed, in the
+// program's own thread.
+func (d *Detector) lastTrace() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var s *stream
+	for _, other := range d.streams {
+		if s == nil || other.last.After(s.last) {
+			s = other
+		}
+	}
+	if s == nil || slices.ContainsFunc(d.streams, func(o *stream) bool { return o != s && s.last.Sub(o.last) < inOrder }) {
+		return "" // two outputs are read one after the other: which came last is not known
+	}
+	var lines []string
+	for _, l := range s.tail.lines(200) {
+		lines = append(lines, l.text)
+	}
+	if seg, ok := s.cleaner.pending(); ok {
+		lines = append(lines, string(seg.text))
+	}
+	for len(lines) > 0 && strings.TrimSpace(lines[len(lines)-1]) == "" {
+		lines = lines[:len(lines)-1]
+	}
+	for i, line := range slices.Backward(lines) {
+		last := i == len(lines)-1
+		switch {
+		case last && !anError.MatchString(line), !last && !trace.MatchString(line) && !traceLines.MatchString(line) &&
+			!anError.MatchString(line):
+			return ""
+		case trace.MatchString(line) && (i == 0 || !notMain.MatchString(lines[i-1])):
+			return shorten(lines[len(lines)-1], 200)
+		case trace.MatchString(line):
+			return ""
+		}
+	}
+	return ""
 }
 
 // lastWords is the last line that is not blank: of standard error, if that was read separately and has one.

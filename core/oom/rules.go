@@ -51,7 +51,7 @@ var (
 		"allocated by pytorch", "reserved in total by", "alloc_failed", "resource_exhausted", "resource exhausted",
 		"resourceexhausted", "oom when", "oom-kill", "oom_kill", "oomkill", "oom killed", "from oom", "oom in ", "to oom",
 		"oom detected", "cuda oom", "out_of_me", "t allocate memory", "not enough memory", "cannot allocate", "unable to allocate",
-		"memoryerror", "bad_alloc", "shared memory", "killed", "sigkill", "failed to cuda calloc", "cuda failure 2",
+		"memoryerror", "bad_alloc", "shared memory", "killed", "sigkill", "failed to cuda calloc", "cuda failure 2", "cuda failure 'out",
 		"low on memory", "low on resource: memory", "memory limit", "memlimit", "memory usage", "internal assert failed",
 		"memory allocation of", "memory allocation error", "heap space", "failed to allocate", "allocation of size",
 		"could not be allocated", "could not allocate",
@@ -178,7 +178,7 @@ var rules = []rule{
 			`MEMORY_ERROR|NO_MEMORY)|CUFFT_ALLOC_FAILED`)},
 	{kind: GPUUnspecified, weight: probable, nature: spoken, cause: "out of GPU memory while NCCL set up its buffers",
 		re: rx(`Failed to CUDA (?:calloc|malloc)\b|NCCL WARN .*Cuda failure 2\b|` +
-			`NCCL WARN .*Cuda failure 'out of memory'`)},
+			`\bCuda failure (?:2 )?'out of memory'`)},
 
 	// --- other runtimes -----------------------------------------------------------------------------------------------
 	// ggml: ggml-backend.cpp, ggml-alloc.c and each backend name the buffer; the CPU's is the host's
