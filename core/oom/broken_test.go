@@ -12,9 +12,10 @@ import (
 func TestBroken(t *testing.T) {
 	const trace = "Traceback (most recent call last):\n  File \"t.py\", line 3, in f\n    g()\n    ^^^\n"
 	for name, tt := range map[string]struct{ out, err, want string }{
-		"an error":                {"", trace + "ValueError: boom\n", "ValueError: boom"},
-		"of a logger":             {"", "ERROR:root:failed\n" + trace + "torch.cuda.SomeError: x\n", "torch.cuda.SomeError: x"},
-		"of another error":        {"", trace + "KeyError: 1\n\nDuring handling of the above exception, another exception occurred:\n\n" + trace + "ValueError: y\n", "ValueError: y"},
+		"an error":    {"", trace + "ValueError: boom\n", "ValueError: boom"},
+		"of a logger": {"", "ERROR:root:failed\n" + trace + "torch.SomeError: x\n", "torch.SomeError: x"},
+		"of another error": {"", trace + "KeyError: 1\n\nDuring handling of the above exception, another exception " +
+			"occurred:\n\n" + trace + "ValueError: y\n", "ValueError: y"},
 		"something after it":      {"", trace + "ValueError: boom\nsaved\n", ""},
 		"in another thread":       {"", "Exception in thread Thread-1:\n" + trace + "ValueError: boom\n", ""},
 		"at Python's end":         {"", "Exception ignored in: <function f>\n" + trace + "TypeError: x\n", ""},

@@ -12,7 +12,8 @@ import (
 func TestRelativePath(t *testing.T) {
 	dir := t.TempDir()
 	e := Of(command.Prog{Dir: dir}, []string{"PYTHONPATH=lib:/abs"})
-	if got := e.roots(filepath.Join(dir, "src")); !slices.Contains(got, filepath.Join(dir, "lib")) || !slices.Contains(got, "/abs") {
+	got := e.roots(filepath.Join(dir, "src"))
+	if !slices.Contains(got, filepath.Join(dir, "lib")) || !slices.Contains(got, "/abs") {
 		t.Errorf("%v", got)
 	}
 }
