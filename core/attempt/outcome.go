@@ -49,7 +49,7 @@ func outcome(e ended, signs job.Signs) run.Outcome {
 	out := run.Outcome{
 		Ending: v.Ending, Code: e.exit.Code, Signal: int(e.exit.Signal), Report: v.Report, Phase: v.Report.Stage,
 		Peaks: e.peaks, Iteration: max(0, state.Iteration), Settings: state.Settings, Began: e.began, Took: e.exit.Took,
-		Cause: v.Cause, Lied: v.Lied, Silent: v.Silent, Doubt: v.Doubt, Inside: e.inside,
+		Cause: v.Cause, Lied: v.Lied, Silent: v.Silent, Doubt: v.Doubt, Broken: v.Broken, Inside: e.inside,
 	}
 	out.Peak, out.PeakIs = e.measured()
 	if e.failure != "" && out.Ending == run.Failed && v.Report.Cause == "" {

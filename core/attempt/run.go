@@ -294,11 +294,11 @@ func (x *Executor) judge(a attempt, l *listener, watch *observe.Watch, e ended) 
 	out.PeakWith = beside(out)
 	out.Beside = x.Yield && out.Ending == run.OutOfMemory && (out.Report.Kind == oom.GPUContention || x.Hold.Shared() ||
 		a.batch.Ranks <= 1 && namesOthers(out.Report.Numbers))
-	if out.Doubt != "" && a.trial == "" {
-		out.Doubtful = out.DoubtedBy()
+	if why := out.DoubtedBy(); why != "" && a.trial == "" {
+		out.Doubtful = why
 		x.BreakLine()
-		x.Report.Warn("the program exited 0, but its output ends with an out-of-memory: %s. A pipe (| tee), \"|| "+
-			"true\" or the program itself hides a failure", out.Doubt)
+		x.Report.Warn("the program exited 0, but %s. A pipe (| tee), \"|| true\" or the program itself hides a failure",
+			why)
 	}
 	if a.trial == "" {
 		out.Advice = x.advise(a, l, watch, out)

@@ -21,8 +21,8 @@ var (
 	// readsPath matches a call with a path, and the mode in which it is opened.
 	readsPath = lazy.MustCompile(`\b(\w+)\(\s*[fr]?["']([^"'\s{}<>|:]{2,200})["']\s*` +
 		`(?:,\s*(?:mode\s*=\s*)?["']([rwxabt+]{1,3})["'])?`)
-	readers = lazy.MustCompile(`^(open|load\w*|read\w*|genfromtxt|fromfile|(open_)?memmap|File|i?glob|rglob|listdir|scandir|` +
-		`walk|\w*ImageFolder|DatasetFolder|imread|from_file|from_pretrained|\w*Dataset|iterdir)$`)
+	readers = lazy.MustCompile(`^(open|load\w*|read\w*|genfromtxt|fromfile|(open_)?memmap|File|i?glob|rglob|listdir|` +
+		`scandir|walk|\w*ImageFolder|DatasetFolder|imread|from_file|from_pretrained|\w*Dataset|iterdir)$`)
 	// givenPath matches a name that is given a path: ROOT = "data/train", data_dir: str = "data".
 	givenPath = lazy.MustCompile(`(?m:^[ \t]*(\w+)[ \t]*(?::[ \t]*[\w.\[\], |]+)?=[ \t]*(?:(?:pathlib\.)?Path\(\s*)?` +
 		`["']([^"'\s{}<>|:*?]{2,200})["'])`)
@@ -36,12 +36,13 @@ var (
 	// joinedPath matches a path that is put together of texts, in a line with a call.
 	joinedPath = lazy.MustCompile(`(?m:^[^\n#]*\bpath\.join\(\s*((?:["'][^"'\n]+["'][\s,]*){2,})\)[^\n]*$)`)
 	// makes matches source that writes files.
-	makes = lazy.MustCompile(`\bsave\w*\(|\bto_(csv|parquet|pickle|json|hdf)\(|\bimwrite\(|\bdump\(|\.write_(text|bytes)\(|` +
-		`\bopen\([^)\n]*["'][wxa]|\bmode\s*=\s*["'][wxa]|\bmakedirs\(|\bmkdir\(|\bcopy\w*\(|\bmove\(|\brename\(`)
+	makes = lazy.MustCompile(`\bsave\w*\(|\bto_(csv|parquet|pickle|json|hdf)\(|\bimwrite\(|\bdump\(|` +
+		`\.write_(text|bytes)\(|\bopen\([^)\n]*["'][wxa]|\bmode\s*=\s*["'][wxa]|` +
+		`\bmakedirs\(|\bmkdir\(|\bcopy\w*\(|\bmove\(|\brename\(`)
 	// outputs matches folders that programs write to, by their names.
 	outputs = lazy.MustCompile(`(?i)^(out|outputs?|logs?|runs?|ckpts?|checkpoints?|save[ds]?(_models?)?|results?|exps?|` +
-		`experiments?|work_dirs?|wandb|mlruns|tensorboard|tb(_logs?)?|lightning_logs|(.*[_.-])?cache|te?mp|preds?|predictions?|` +
-		`samples?|fig(ure)?s?|plots?|models?|trained(_models?)?|\..*)$`)
+		`experiments?|work_dirs?|wandb|mlruns|tensorboard|tb(_logs?)?|lightning_logs|(.*[_.-])?cache|te?mp|preds?|` +
+		`predictions?|samples?|fig(ure)?s?|plots?|models?|trained(_models?)?|\..*)$`)
 	// figures matches names of files that programs write figures to.
 	figures = lazy.MustCompile(`(?i)log|loss|metric|score|pred|submi|leader|record|report|bench|timing|stats_out`)
 	// goesOn matches names of what a program resumes from.
@@ -74,7 +75,8 @@ func constantsOf(s python.Source) (out []dataPath) {
 	}
 	for _, m := range givenPath.FindAllStringSubmatch(s.Code, -1) {
 		if ofData.MatchString(m[1]) && !goesOn.MatchString(m[1]) {
-			add(dataPath{Path: m[2], Name: m[1], Options: []string{"--" + m[1], "--" + strings.ReplaceAll(m[1], "_", "-"), m[1]}})
+			dashed := strings.ReplaceAll(m[1], "_", "-")
+			add(dataPath{Path: m[2], Name: m[1], Options: []string{"--" + m[1], "--" + dashed, m[1]}})
 		}
 	}
 	for _, line := range besideFile.FindAllString(s.Code, -1) {

@@ -34,11 +34,13 @@ func TestConstants(t *testing.T) {
 		"another recipe":          {"open(f'configs/{a.net}.yaml')", "configs/big.yaml", []string{"--net", "small"}, false},
 		"a base of Python's":      {"", "c/b.py", []string{"c/a.py"}, true},
 		"modules of another root": {"sys.path.insert(0, 'common')\nimport util", "common/util.py", nil, true},
-		"above, and beside":       {"sys.path.append(os.path.join(os.path.dirname(__file__), 'x'))\nimport util", "x/util.py", nil, true},
-		"LMDB's readers":          {"open('set/data.mdb')\nlmdb.open('set')", "set/lock.mdb", nil, false},
+		"above, and beside": {"sys.path.append(os.path.join(os.path.dirname(__file__), 'x'))\nimport util", "x/util.py",
+			nil, true},
+		"LMDB's readers": {"open('set/data.mdb')\nlmdb.open('set')", "set/lock.mdb", nil, false},
 	} {
-		p := newProject(t, map[string]string{"train.py": c.source, c.file: "a = 1\n", "c/a.py": "_base_ = [\n    './b.py',\n]\n",
-			"set/data.mdb": "x"}, append([]string{"python3", "train.py"}, c.args...)...)
+		p := newProject(t, map[string]string{"train.py": c.source, c.file: "a = 1\n",
+			"c/a.py": "_base_ = [\n    './b.py',\n]\n", "set/data.mdb": "x"},
+			append([]string{"python3", "train.py"}, c.args...)...)
 		was := p.take()
 		p.write(c.file, "a = 2\n")
 		for _, d := range Compare(was, p.take(), Past{Left: was.Again(p.s)}) { // the run itself has written it

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/launch-ml/launch/core/job"
 )
@@ -64,6 +65,7 @@ func (d *Detector) stream(name string) *stream {
 func (s *stream) Write(p []byte) (int, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
+	s.last = time.Now()
 	s.cleaner.write(p)
 	return len(p), nil
 }

@@ -16,8 +16,12 @@ func (d *Detector) Judge(seen Seen, signs job.Signs) Verdict {
 		state.Failed, state.Succeeded = true, false
 		v = d.Report(seen.Exit).asFatal().Judge(seen, signs, state)
 	case v.Ending == Succeeded && (!state.Succeeded || signs.Has(job.Progress)):
-		if text := d.Report(Exit{}); text.OOM && text.Fatal && text.Confidence == Certain {
+		// no step was reported after it: a program that catches every error prints the words alone, and ends
+		text, steps := d.Report(Exit{}), signs.Has(job.Progress) && state.Stepped(signs)
+		if text.OOM && text.Confidence == Certain && (text.Fatal || steps && !text.WentOn) {
 			v.Doubt = text.Cause
+		} else if !state.Succeeded {
+			v.Broken = d.lastTrace()
 		}
 	case v.Ending == Failed && v.Report.Cause == "" && !v.Lied && seen.Exit.Signal == 0 && signs.Codes[seen.Exit.Code] == "":
 		if last := d.lastWords(); last != "" {

@@ -54,6 +54,7 @@ var (
 		"resourceexhausted", "oom when", "oom-kill", "oom_kill", "oomkill", "oom killed", "from oom", "oom in ", "to oom",
 		"oom detected", "cuda oom", "out_of_me", "t allocate memory", "not enough memory", "cannot allocate", "unable to allocate",
 		"memoryerror", "bad_alloc", "shared memory", "killed", "sigkill", "failed to cuda calloc", "cuda failure 2",
+		"cuda failure 'out",
 		"low on memory", "low on resource: memory", "memory limit", "memlimit", "memory usage", "internal assert failed",
 		"memory allocation of", "memory allocation error", "heap space", "failed to allocate", "allocation of size",
 		"could not be allocated", "could not allocate",
@@ -200,7 +201,7 @@ var rules = []rule{
 		`\b(?:CUBLAS|CUDNN|CUSPARSE|CUSOLVER|CUFFT|HIPBLAS|ROCBLAS|MIOPEN)_STATUS_(?:ALLOC_FAILED|MEMORY_ERROR|NO_MEMORY)`,
 		`CUFFT_ALLOC_FAILED`),
 	gpu(probable, spoken,
-		`Failed to CUDA (?:calloc|malloc)\b|NCCL WARN .*Cuda failure 2\b|NCCL WARN .*Cuda failure 'out of memory'`).
+		`Failed to CUDA (?:calloc|malloc)\b|NCCL WARN .*Cuda failure 2\b|\bCuda failure (?:2 )?'out of memory'`).
 		because("out of GPU memory while NCCL set up its buffers"),
 
 	// --- other runtimes -----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/metric"
@@ -64,7 +65,8 @@ type stream struct {
 	record   record
 	state    State
 	renewal  renewal
-	event    *Event // the last sign of memory, of the line at hand
+	event    *Event    // the last sign of memory, of the line at hand
+	last     time.Time // when something came
 }
 
 // signLine matches one line, and the record it belongs to where rich has wrapped one over several lines. It says whether

@@ -265,6 +265,8 @@ type Verdict struct {
 	// Doubt is the evidence against a success that only the exit code shows: the output ends with an out-of-memory. A pipe
 	// and "|| true" hide an exit code.
 	Doubt string
+	// Broken is the error at which the output ends, though the program exited 0 and printed no line of success.
+	Broken string
 }
 
 func shorten(s string, n int) string {

@@ -24,6 +24,7 @@ type Environment struct {
 	Interpreter string // its path, as the command would find it; "" if unknown
 	folders     []string
 	missing     bool
+	dir         string // in which it is started
 	looked      *looked
 	env         []string // the variables that it is started with; the last of a name counts
 	stripped    func(name string) bool
@@ -53,7 +54,7 @@ func (e Environment) variable(name string) (value string, ok bool) {
 // (pyenv's shims, conda run) are not looked through: their packages are then not known.
 func Of(prog command.Prog, env []string) Environment {
 	all := prog.Environ(env)
-	e := Environment{env: all, stripped: func(name string) bool {
+	e := Environment{env: all, dir: prog.Dir, stripped: func(name string) bool {
 		return prog.ClearEnv ||
 			slices.Contains(prog.Unset, name)
 	}}

@@ -1,6 +1,7 @@
 package python
 
 import (
+	"cmp"
 	"io"
 	"os"
 	"path/filepath"
@@ -136,7 +137,7 @@ func (e Environment) roots(first string) []string {
 	if path, ok := e.variable("PYTHONPATH"); ok {
 		for _, dir := range filepath.SplitList(path) {
 			if !filepath.IsAbs(dir) {
-				dir = filepath.Join(first, dir)
+				dir = filepath.Join(cmp.Or(e.dir, first), dir)
 			}
 			roots = append(roots, dir)
 		}

@@ -34,13 +34,15 @@ func TestByItself(t *testing.T) {
 		}
 		o := &Outcome{Ending: Succeeded, Courses: c.now}
 		r.weigh(&Plan{}, o)
-		if (o.Resumption != nil) != c.itself || (o.Doubtful != "") != (c.astray != "") || !strings.Contains(o.Doubtful, c.astray) {
+		if (o.Resumption != nil) != c.itself || (o.Doubtful != "") != (c.astray != "") ||
+			!strings.Contains(o.Doubtful, c.astray) {
 			t.Errorf("%s: %q, %q", name, o.Resumption.Text(), o.Doubtful)
 		}
 	}
 }
 
-// A program that leaves its loop at a signal prints its last line all the same. It was stopped, unless no step was left.
+// A program that leaves its loop at a signal prints its last line all the same. It was stopped, unless no step was
+// left.
 func TestStoppedInItsLoop(t *testing.T) {
 	signs := job.Signs{Lines: []job.Sign{{Kind: job.Progress}}}
 	for name, c := range map[string]struct {
@@ -55,8 +57,9 @@ func TestStoppedInItsLoop(t *testing.T) {
 		"it had stopped before": {9, 40, "interrupted by the user", "early stopping", Succeeded},
 		"no total":              {9, 0, "interrupted by the user", "", Succeeded},
 	} {
-		o := &Outcome{Ending: Succeeded, Claimed: true, Stepped: true, Iteration: c.last, Total: c.total, Asked: c.asked, Early: c.early,
-			Courses: []Course{{Total: c.total, First: Place{Iteration: 1}, Last: Place{Iteration: c.last}, Gap: 1}}}
+		o := &Outcome{Ending: Succeeded, Claimed: true, Stepped: true, Iteration: c.last, Total: c.total, Asked: c.asked,
+			Early: c.early, Courses: []Course{{Total: c.total, First: Place{Iteration: 1}, Last: Place{Iteration: c.last},
+				Gap: 1}}}
 		(&Run{Job: &job.Job{Signs: signs}}).weigh(&Plan{}, o)
 		if o.Ending != c.want || o.Ending == Interrupted && o.Cause != c.asked {
 			t.Errorf("%s: %v %q", name, o.Ending, o.Cause)

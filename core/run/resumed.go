@@ -369,10 +369,15 @@ func (o *Outcome) unlike(p *Plan) string {
 	return o.DoubtedBy()
 }
 
-// DoubtedBy is why a success is doubtful by the output alone: it ends with an out-of-memory, and no line of success
-// came.
+// DoubtedBy is why a success is doubtful by the output alone: it ends with an out-of-memory or an error, and no line of
+// success came.
 func (o *Outcome) DoubtedBy() string {
-	if o.Ending != Succeeded || o.Doubt == "" || o.Claimed {
+	switch {
+	case o.Ending != Succeeded || o.Claimed || o.Early != "":
+		return ""
+	case o.Doubt == "" && o.Broken != "":
+		return "its output ends with an error: " + o.Broken
+	case o.Doubt == "":
 		return ""
 	}
 	return "its output ends with an out-of-memory: " + o.Doubt

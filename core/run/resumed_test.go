@@ -237,6 +237,8 @@ func TestDoubtful(t *testing.T) {
 			"; patience of 5 reached, stopping training", false, "patience of 5 reached, stopping training", false},
 		"a limit of Lightning's": {steps("step %d/60 loss 1", 1, 9) + "; Trainer.fit stopped: max_steps=9 reached.", false,
 			"Trainer.fit stopped: max_steps=9 reached.", false},
+		"it came to its target": {steps("step %d/60 loss 1", 1, 9) + "; Reached target accuracy 0.99", false,
+			"Reached target accuracy 0.99", false},
 		"it converged": {steps("step %d/60 loss 1", 1, 9) + "; Converged after 9 steps", false,
 			"Converged after 9 steps", false},
 		"nothing is gained": {steps("step %d/60 loss 1", 1, 9) + "; val loss stopped improving", false,

@@ -83,6 +83,8 @@ type Outcome struct {
 	Silent bool   `json:"silent,omitempty"` // it exited 0, but never printed its success line
 	// evidence against a success that only the exit code reports
 	Doubt string `json:"doubt,omitempty"`
+	// the error with which its output ends, though it exited 0
+	Broken string `json:"broken,omitempty"`
 	// how it differed from the plan's settings; launch then ends it
 	Untaken string `json:"untaken,omitempty"`
 	// why launch asked it to save its state and stopped it, although it had not ended: a scheduler takes the machine

@@ -89,3 +89,32 @@ def _(box):
     done = box.launch("stop", "last", seconds=20)
     need(done.code == 0 and "suspended" in done.err, repr(done))
     need(box.finish(p).code == 75, "it was not stopped")
+
+
+@trial("D", "an exit of 0 behind an error, or behind an out-of-memory that is only told of, is no success")
+def _(box):
+    told = "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 10.76 GiB total capacity; 8.50 GiB already allocated; 1.12 GiB free)"
+    for last, declared in (("try: 1 / 0\nexcept Exception: traceback.print_exc()\n", False), (f"print('Error during training: {told}', flush=True)\n", True)):
+        box.write("work/train.py", "import time, traceback\nfor step in range(1, 4):\n    print(f'step {step}/8', flush=True)\ntime.sleep(0.3)\n" + last)
+        if declared:
+            box.write("work/.launch-job.yaml", DECLARED.replace("succeeded: 'training is over'\n", "").replace("/(?P<total>\\d+)", ""))
+        done = box.launch("--", PYTHON, "train.py")
+        need("doubtful" in box.launch("runs").out.splitlines()[0], repr(done))
+
+
+@trial("A", "LMDB's table of readers is no data; data and modules that the code names are")
+def _(box):
+    code = "import json, os, sys\nsys.path.insert(0, 'common')\nimport util\nx = open('set/data.mdb').read(), open('words.txt').read()\n" + ITSELF.replace(
+        "import json, os, sys\n", "").replace('"runs/last.json"', "sys.argv[1]")
+    for change, code_of in (("work/set/lock.mdb", 0), ("work/words.txt", 125), ("work/common/util.py", 125)):
+        shutil.rmtree(box.path("work"))
+        for name in "set/lock.mdb", "set/data.mdb", "words.txt", "common/util.py":
+            box.write("work/" + name, "1\n")
+        box.write("work/train.py", code)
+        box.write("work/.launch-job.yaml", DECLARED + "resume: {automatic: 'runs/last.json'}\n")
+        box.own(box.work)
+        box.launch("--", PYTHON, "train.py", "runs/last.json", "--data", "set")
+        box.write(change, "2\n")
+        box.write("work/mended", "")
+        done = box.launch("resume", "last")
+        need(done.code == code_of, f"{change}: {done}")

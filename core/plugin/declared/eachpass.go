@@ -1,7 +1,6 @@
 package declared
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/ladder"
@@ -69,7 +68,7 @@ func (s *splitReader) cutShort(x *python.Syntax, i, l int) bool {
 	if at < 0 {
 		at = max(x.Find(r, ">"), x.Find(r, "=="))
 	}
-	return ends && at > r.First && slices.Contains(words(x, python.Range{First: r.First, End: at}), x.Token(header.First+1))
+	return ends && at > r.First && names(x, python.Range{First: r.First, End: at}, []string{x.Token(header.First + 1)})
 }
 
 // drawn finds a sampler that draws a number of samples for an epoch which follows the micro-batch.

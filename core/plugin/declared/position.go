@@ -45,7 +45,8 @@ func passedOver(x *python.Syntax, i int, st python.Statement) (out []python.Rang
 		}
 	}
 	l := loop(x, i)
-	if l < 0 || !x.Is(st.First, "if") || !x.Is(x.Statements[l].First, "for") || !indexed.MatchString(x.Of(x.Statements[l].Range)) {
+	if l < 0 || !x.Is(st.First, "if") || !x.Is(x.Statements[l].First, "for") ||
+		!indexed.MatchString(x.Of(x.Statements[l].Range)) {
 		return out
 	}
 	next := i + 1

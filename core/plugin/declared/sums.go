@@ -180,7 +180,8 @@ func (m *summing) sum(i int, r python.Range) bool {
 	}
 	// F.cross_entropy(…, reduction="none").sum()
 	end := strings.TrimSpace(x.Of(r))
-	return strings.HasSuffix(end, `.sum()`) && (strings.Contains(end, `reduction="none"`) || strings.Contains(end, `reduction='none'`))
+	return strings.HasSuffix(end, ".sum()") &&
+		(strings.Contains(end, `reduction="none"`) || strings.Contains(end, `reduction='none'`))
 }
 
 // divides reports whether a function divides anything.

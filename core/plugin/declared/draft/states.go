@@ -78,6 +78,9 @@ func (d *drafting) states() {
 			glob, where = saves[i].glob, saves[i].where
 		}
 		d.resume(r, glob, where)
+	case d.fitted() != "":
+		d.miss(strings.Replace(example, "checkpoints/*.pt", "lightning_logs/*/checkpoints/*.ckpt", 1),
+			"the option is "+d.from(r)+", and "+d.fitted()+" gives a state to fit. Name the files that Lightning saves")
 	case len(saves) > 0 && !slices.ContainsFunc(saves, func(s save) bool { return s.whole }):
 		d.miss(example, "the option is "+d.from(r)+". But "+saves[0].where+
 			" saves weights alone, without optimizer states. If that is enough to go on from, name the files")
@@ -151,6 +154,9 @@ func (d *drafting) withoutOption(example string, saves bool) {
 		d.miss(example, "no option was found by which the program resumes, and no call that saves a state")
 	case unread:
 		d.miss(example, "no option was found by which the program resumes, but not all of its options could be read")
+	case d.fitted() != "":
+		d.miss("resume: {--ckpt_path: 'lightning_logs/*/checkpoints/*.ckpt'}", "no option was found whose name tells that "+
+			"the program resumes by it, but "+d.fitted()+" gives a state to fit. Name the option that sets it, and the files")
 	case d.loads() != "":
 		d.miss(example, "no option was found by which the program resumes, but "+d.loads()+" loads a file. If that "+
 			"is a saved state that it looks for by itself, write resume: {automatic: 'GLOB'}. Else resume: none")
@@ -277,6 +283,21 @@ func (d *drafting) loaded(o *setting) bool {
 	return false
 }
 
+// fitted is where the program gives Lightning a state to go on from; "" where it does not.
+func (d *drafting) fitted() string {
+	for _, f := range d.files {
+		for _, s := range f.Statements {
+			for _, c := range f.Calls(s.Range) {
+				a, ok := python.Keyword(f.Args(c.Open), "ckpt_path")
+				if ok && strings.HasSuffix(c.Name, ".fit") && f.Of(a.Range) != "None" {
+					return d.place(f, c.First)
+				}
+			}
+		}
+	}
+	return ""
+}
+
 // loads is the place of a call that loads a state, or "".
 func (d *drafting) loads() string {
 	for _, f := range d.files {
@@ -400,7 +421,7 @@ func (d *drafting) findSaves() (all []save) {
 	for _, f := range d.files {
 		for i, s := range f.Statements {
 			for _, c := range f.Calls(s.Range) {
-				if !saves(c.Name) {
+				if !saves(c.Name) && !f.accelerates(c.Name) {
 					continue
 				}
 				args := f.Args(c.Open)
@@ -439,6 +460,15 @@ func (d *drafting) findSaves() (all []save) {
 	return all
 }
 
+var accelerators = lazy.MustCompile(`\b(\w+)\s*=\s*(?:\w+\.)?Accelerator\(`)
+
+// accelerates reports whether a call saves all of an Accelerator, whatever the program calls it.
+func (f *file) accelerates(name string) bool {
+	whose, saves := strings.CutSuffix(strings.TrimPrefix(name, "self."), ".save_state")
+	return saves && strings.Contains(f.Code, "Accelerator(") &&
+		slices.ContainsFunc(accelerators.FindAllStringSubmatch(f.Code, -1), func(m []string) bool { return m[1] == whose })
+}
+
 // clean joins the stars of a glob.
 func clean(glob string) string {
 	glob = regexp.MustCompile(`\*+`).ReplaceAllString(glob, "*")
@@ -450,7 +480,7 @@ func clean(glob string) string {
 var final = lazy.MustCompile(`(?i)best|final|(^|[^a-z])ema([^a-z]|$)`)
 
 var (
-	optimizing = lazy.MustCompile(`(?i)optim|opt_state|\bopt(_?[a-z])?\.state_dict\(`)
+	optimizing = lazy.MustCompile(`(?i)optim|opt_state|\bopt\w*\.state_dict\(`)
 	counting   = lazy.MustCompile(`(?i)epoch|step|iter`)
 	weighing   = lazy.MustCompile(`(?i)state_dict|model|weights|net`)
 	alone      = lazy.MustCompile(`\.state_dict\(\)$`)
