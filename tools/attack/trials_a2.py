@@ -30,6 +30,19 @@ def _(box):
         need(done.code == 125 and "put it into a file" in done.err and "running" not in done.err, f"{named}: {done}")
 
 
+@trial("B", "a pipe that the program writes to is no reason to stop, nor are its outputs")
+def _(box):
+    box.trainer()
+    box.write("work/first.py", "import runpy, sys\nopen(sys.argv.pop(1), 'a').write('log\\n')\nrunpy.run_path('train.py', run_name='__main__')\n")
+    box.write("work/.launch-job.yaml", box.read("work/.launch-job.yaml").replace("train.py", "first.py"))
+    for named in ">(cat >&2)", "/dev/stdout", "/dev/stderr", "/dev/fd/2":
+        rest = "--accum 1 --batch-size 32 --fits 16 --oom-after 1"
+        done = box.run(["bash", "-c", f'"$0" -- {PYTHON} first.py {named} {rest} | cat', box.binary])
+        need("attempt 2" in done.err and "succeeded" in done.err, f"{named}: {done}")
+        done = box.run(["bash", "-c", f'"$0" sweep --grid --steps=1,2 -- {PYTHON} first.py {named} --out "runs/{{name}}" | cat', box.binary])
+        need("2 succeeded" in done.err, f"{named}: {done}")
+
+
 @trial("C", "an output folder that ends with a slash: it resumes from what was saved there")
 def _(box):
     box.trainer(resume="{--resume: '{--out}/*.pt'}")
