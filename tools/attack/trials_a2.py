@@ -154,3 +154,17 @@ def _(box):
     box.trainer()
     done = box.run(["sh", "-c", f'ulimit -d 270000; exec "$0" -- {PYTHON} train.py --batch-size 32 --accum 1 --fits 16 --oom-after 2', box.binary])
     need(done.code == 0 and "attempt 2" in done.err, repr(done))
+
+
+@trial("A", "a row whose run was continued by hand, as its last lines advise, is not trained again")
+def _(box):
+    box.trainer(resume="{--resume: '{--out}/*.pt'}")
+    done = box.launch("sweep", "--allow", "none", "--name", "s", "--grid", "--steps=3,4", "--", PYTHON, "train.py", "--accum", "1",
+                      "--batch-size", "32", "--fits", "16", "--oom-after", "1", "--out", "runs/{name}")
+    need(done.code == 1 and [r["state"] for r in rows(box)] == ["out of memory"] * 2, f"{done} {rows(box)}")
+    first = rows(box)[0]["run"]
+    need(box.launch("resume", first, "--allow", "speed").code == 0, "it was not resumed")
+    done = box.launch("sweep", "resume", "s")
+    found = rows(box)
+    need([r["state"] for r in found] == ["succeeded", "out of memory"] and found[0]["run"] == first and found[0]["cost"] == "speed",
+         f"{done} {found}")
