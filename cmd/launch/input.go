@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -68,6 +69,18 @@ type pipe struct {
 
 var descriptor = lazy.MustCompile(`^/(?:dev|proc/self)/fd/([0-9]{1,9})$`)
 
+// descriptorOf is the descriptor that a path names; -1: none.
+func descriptorOf(path string) int {
+	if i := slices.Index([]string{"/dev/stdin", "/dev/stdout", "/dev/stderr"}, path); i >= 0 {
+		return i
+	}
+	fd := -1
+	if m := descriptor.FindStringSubmatch(path); m != nil {
+		fd, _ = strconv.Atoi(m[1])
+	}
+	return fd
+}
+
 // pipesOf lists the pipes that the arguments of a command name. One that can only be written to is none.
 func pipesOf(c job.Command) (found []pipe) {
 	for _, a := range c.Args {
@@ -83,9 +96,11 @@ func pipesOf(c job.Command) (found []pipe) {
 		if value == "" || err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 			continue
 		}
-		p := pipe{name: value, fd: -1}
-		if m := descriptor.FindStringSubmatch(path); m != nil {
-			p.fd, _ = strconv.Atoi(m[1])
+		p := pipe{name: value, fd: descriptorOf(path)}
+		if p.fd == 1 || p.fd == 2 { // outputs
+			continue
+		}
+		if p.fd >= 0 {
 			if how, err := unix.FcntlInt(uintptr(p.fd), unix.F_GETFL, 0); err == nil && how&unix.O_ACCMODE == unix.O_WRONLY {
 				continue
 			}
@@ -107,7 +122,7 @@ func (p pipe) again() []identity.Difference {
 // noPipes refuses a command of which a row would read what an earlier row has read, or a standard input that rows lack.
 func noPipes(c job.Command) error {
 	for _, a := range c.Args {
-		if name := a[strings.Index(a, "=")+1:]; name == "/dev/stdin" || name == "/dev/fd/0" || name == "/proc/self/fd/0" {
+		if descriptorOf(a[strings.Index(a, "=")+1:]) == 0 {
 			return fmt.Errorf("the rows of a sweep have no standard input, and the command names it (%s): put it into a file", a)
 		}
 	}

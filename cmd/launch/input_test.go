@@ -85,7 +85,8 @@ func TestPipes(t *testing.T) {
 			t.Errorf("%s was read: %v", p.name, what)
 		}
 	}
-	for arg, refused := range map[string]bool{reads: true, "fifo": true, "file": false, "--in=/dev/stdin": true, "-": false} {
+	refuses := map[string]bool{reads: true, "fifo": true, "--in=/dev/stdin": true, "file": false, "-": false}
+	for arg, refused := range refuses {
 		if err := noPipes(job.Command{Dir: dir, Args: []string{"t.py", arg}}); (err != nil) != refused {
 			t.Errorf("%s: %v", arg, err)
 		}

@@ -201,7 +201,7 @@ func holdsJSON(path string) bool {
 	head := make([]byte, 512)
 	n, _ := io.ReadFull(f, head)
 	head = bytes.TrimSpace(bytes.TrimPrefix(head[:n], []byte("\ufeff")))
-	return n == 0 || bytes.HasPrefix(head, []byte("{"))
+	return n == 0 || bytes.HasPrefix(head, []byte("{")) || bytes.HasPrefix(head, []byte("["))
 }
 
 // An ownExit is an error of launch's own with an exit code other than 125.

@@ -505,6 +505,9 @@ func warnChanged(ctx context.Context, s settings, h *sweep.History) {
 		"--snapshot keeps a copy", h.Spec.Name, was.Commit)
 }
 
+// manyTrials are so many that to price them takes long enough to be told: each is a plan of its own.
+const manyTrials = 500
+
 // priceSweep prices the trials and, if the user wants one plan for all, finds it. With probe, trials of a command
 // that no plugin recognises are not priced one by one.
 func priceSweep(ctx context.Context, s settings, spec *sweep.Spec, t *sweep.Template, samePlan bool,
@@ -512,6 +515,9 @@ func priceSweep(ctx context.Context, s settings, spec *sweep.Spec, t *sweep.Temp
 	x, err := executor(s, *spec, t.Dir)
 	if err != nil {
 		return nil, err
+	}
+	if len(trials) >= manyTrials && !s.Quiet {
+		reporter(s).Line("pricing %d trials before one begins; Ctrl-C ends it", len(trials))
 	}
 	quotes, err := x.Plan(ctx, *t, trials, probe && !samePlan)
 	if err != nil || !samePlan {

@@ -17,9 +17,9 @@ import (
 	"github.com/launch-ml/launch/core/ui"
 )
 
-// keepSettings lays the files from which launch takes settings beside the copy of the code in the folder to, also where
+// keepSettings lays the files from which launch takes settings into the copy of the code in the folder to, also where
 // git does not track them: rows keep to the same --allow, and to the same declaration, as a launch of the project
-// itself. What is approved there is approved here. A file that is not trusted is an error: its copy would be the user's.
+// itself. What is approved there is approved here. A file that is not trusted is an error: its copy would be trusted.
 func keepSettings(spec *sweep.Spec, to string) error {
 	home, _ := os.UserHomeDir()
 	paths := []string{trust.Nearest(spec.Dir, projectFile, home), filepath.Join(spec.Dir, declared.File)}

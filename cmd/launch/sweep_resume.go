@@ -15,6 +15,7 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
+	"github.com/launch-ml/launch/core/sweep/local"
 	"github.com/launch-ml/launch/core/sweep/store"
 )
 
@@ -102,6 +103,7 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 		j.Close()
 		return err
 	}
+	continued(s, h, j)
 	e := sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Taken, Again: true, PID: os.Getpid()}
 	if err := s.sameSweep(h, t.Command, &e); err != nil {
 		j.Close()
@@ -120,6 +122,28 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 	}
 	h.Apply(e)
 	return driveSweep(ctx, s, j, h, nil, t, false)
+}
+
+// continued takes the results of rows whose runs have been continued by hand, as their last lines advise, and have
+// succeeded: they are not trained again. What a search was told stays as it is.
+func continued(s settings, h *sweep.History, j *store.Journal) {
+	for _, row := range h.Rows {
+		if row.Left() == "" || h.Spec.Search != nil {
+			continue
+		}
+		of, err := record.In(s.State).Read(row.Left())
+		if err != nil {
+			continue
+		}
+		r, ok := local.Recorded(of)
+		if !ok || r.Ending != run.Succeeded || r.Code != 0 {
+			continue
+		}
+		e := sweep.Event{Version: sweep.Version, Time: time.Now(), Kind: sweep.Continued, Trial: row.Number, Result: &r}
+		if j.Write(e) == nil {
+			h.Apply(e)
+		}
+	}
 }
 
 // writeSweep writes a sweep to --json-file.

@@ -4,8 +4,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // Save writes a whole document or nothing, where the user wants it: into a file of its own that then takes the name.
@@ -53,7 +52,12 @@ func descriptor(path string) (fd int, ok bool) {
 }
 
 func writeTo(fd int, b []byte) error {
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	syscall.ForkLock.RLock()
+	own, err := syscall.Dup(fd)
+	if err == nil {
+		syscall.CloseOnExec(own)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return &os.PathError{Op: "open", Path: "/dev/fd/" + strconv.Itoa(fd), Err: err}
 	}

@@ -23,8 +23,10 @@ const (
 	Started = "started"  // a trial is about to be started
 	Ended   = "ended"    // a start of a trial is over
 	PutBack = "put back" // a running trial is about to be stopped, to be run again later
-	Taken   = "taken"    // another process drives the sweep from here on
-	Stopped = "stopped"  // the process that drove the sweep has stopped
+	// Continued: the run of a row that had not succeeded was continued by hand, and has; with its Result.
+	Continued = "continued"
+	Taken     = "taken"   // another process drives the sweep from here on
+	Stopped   = "stopped" // the process that drove the sweep has stopped
 )
 
 // An Event is one line of a journal.
@@ -205,6 +207,14 @@ func (r *Row) Run() string {
 	return r.Result.Run
 }
 
+// Left is the run of a row that has ended without a success; "" if there is none.
+func (r *Row) Left() string {
+	if r.Result == nil || r.State == Succeeded || r.State == Doubtful || r.State == Running {
+		return ""
+	}
+	return r.Result.Run
+}
+
 // A History is a sweep as its journal has it.
 type History struct {
 	Spec   Spec
@@ -278,6 +288,8 @@ func (h *History) Apply(e Event) {
 		if row.Card, row.Order = e.Card, h.starts; e.Card != nil {
 			row.Stays = append(row.Stays, Stay{Card: e.Card.UUID, From: e.Time})
 		}
+	case e.Kind == Continued && e.Result != nil && row.Left() != "" && e.Result.Run == row.Left():
+		row.Result, row.State, row.Over = e.Result, e.Result.state(), e.Time
 	case e.Kind == PutBack && row.State == Running:
 		row.putBack, row.PutBack = true, e.Why
 	case e.Kind == Ended && e.Result != nil && e.Start == row.Starts && row.State == Running:

@@ -30,6 +30,19 @@ def _(box):
         need(done.code == 125 and "put it into a file" in done.err and "running" not in done.err, f"{named}: {done}")
 
 
+@trial("B", "a pipe that the program writes to is no reason to stop, nor are its outputs")
+def _(box):
+    box.trainer()
+    box.write("work/first.py", "import runpy, sys\nopen(sys.argv.pop(1), 'a').write('log\\n')\nrunpy.run_path('train.py', run_name='__main__')\n")
+    box.write("work/.launch-job.yaml", box.read("work/.launch-job.yaml").replace("train.py", "first.py"))
+    for named in ">(cat >&2)", "/dev/stdout", "/dev/stderr", "/dev/fd/2":
+        rest = "--accum 1 --batch-size 32 --fits 16 --oom-after 1"
+        done = box.run(["bash", "-c", f'"$0" -- {PYTHON} first.py {named} {rest} | cat', box.binary])
+        need("attempt 2" in done.err and "succeeded" in done.err, f"{named}: {done}")
+        done = box.run(["bash", "-c", f'"$0" sweep --grid --steps=1,2 -- {PYTHON} first.py {named} --out "runs/{{name}}" | cat', box.binary])
+        need("2 succeeded" in done.err, f"{named}: {done}")
+
+
 @trial("C", "an output folder that ends with a slash: it resumes from what was saved there")
 def _(box):
     box.trainer(resume="{--resume: '{--out}/*.pt'}")
@@ -141,3 +154,17 @@ def _(box):
     box.trainer()
     done = box.run(["sh", "-c", f'ulimit -d 270000; exec "$0" -- {PYTHON} train.py --batch-size 32 --accum 1 --fits 16 --oom-after 2', box.binary])
     need(done.code == 0 and "attempt 2" in done.err, repr(done))
+
+
+@trial("A", "a row whose run was continued by hand, as its last lines advise, is not trained again")
+def _(box):
+    box.trainer(resume="{--resume: '{--out}/*.pt'}")
+    done = box.launch("sweep", "--allow", "none", "--name", "s", "--grid", "--steps=3,4", "--", PYTHON, "train.py", "--accum", "1",
+                      "--batch-size", "32", "--fits", "16", "--oom-after", "1", "--out", "runs/{name}")
+    need(done.code == 1 and [r["state"] for r in rows(box)] == ["out of memory"] * 2, f"{done} {rows(box)}")
+    first = rows(box)[0]["run"]
+    need(box.launch("resume", first, "--allow", "speed").code == 0, "it was not resumed")
+    done = box.launch("sweep", "resume", "s")
+    found = rows(box)
+    need([r["state"] for r in found] == ["succeeded", "out of memory"] and found[0]["run"] == first and found[0]["cost"] == "speed",
+         f"{done} {found}")

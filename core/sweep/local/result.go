@@ -33,7 +33,7 @@ func (x *Executor) result(s sweep.Start, pid int, exit *os.ProcessState) sweep.R
 	}
 	h := x.history(s, pid)
 	if h != nil {
-		if r, ok := recorded(h); ok {
+		if r, ok := Recorded(h); ok {
 			return r
 		}
 		if h.Run() != nil {
@@ -84,8 +84,8 @@ func (x *Executor) history(s sweep.Start, pid int) *record.History {
 	return h
 }
 
-// recorded is the result that a run's record has; false if the run had not come to its end.
-func recorded(h *record.History) (r sweep.Result, ok bool) {
+// Recorded is the result that a run's record has; false if the run had not come to its end.
+func Recorded(h *record.History) (r sweep.Result, ok bool) {
 	last, outcome, stop := h.Events[len(h.Events)-1], h.LastOutcome(), h.Stop()
 	switch {
 	case outcome == nil:
@@ -101,6 +101,11 @@ func recorded(h *record.History) (r sweep.Result, ok bool) {
 	if of := h.Run(); of != nil {
 		delete(d, "outcome")
 		d["job"], d["attempts"], d["metrics"] = of.Job, of.Attempts, run.Metrics(of.Attempts)
+		var mixed []string
+		for _, m := range of.Mixed {
+			mixed = append(mixed, m.String())
+		}
+		d["mixed"] = mixed
 		if outcome.Ending == run.OutOfMemory || stop != nil && stop.Code == run.CannotFit {
 			d["infeasible"] = run.Short(stop, outcome, 0)
 		}

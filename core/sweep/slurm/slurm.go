@@ -181,7 +181,7 @@ func (x *Executor) submit() {
 	cmd := x.exec(ctx, "sbatch", x.options(starts)...)
 	cmd.Stdin = strings.NewReader(x.script())
 	out, err := output(cmd)
-	job, _, _ := strings.Cut(strings.TrimSpace(out), ";") // ID;CLUSTER
+	job := jobID(out)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, s := range starts {
@@ -201,6 +201,14 @@ func (x *Executor) submit() {
 				Code: run.OwnTrouble, Why: why}}
 		}()
 	}
+}
+
+// jobID is the job's number in what sbatch prints: ID;CLUSTER on its last line. A site's own sbatch may print more before
+// it, and may not know --parsable.
+func jobID(out string) string {
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	id, _, _ := strings.Cut(strings.TrimSpace(lines[len(lines)-1]), ";")
+	return strings.TrimPrefix(id, "Submitted batch job ")
 }
 
 // script is the batch script. exec: the signals that Slurm sends to the batch shell then reach launch.
