@@ -54,7 +54,8 @@ def main(cfg):
     hydra.utils.instantiate(cfg.net)
 main()
 `, "conf/main.yaml": "batch_size: 8\nnet:\n  _target_: nets.mlp.MLP\n",
-		"nets/mlp.py": "from torch import nn\nclass MLP(nn.Module):\n    def __init__(self):\n        self.n = nn.BatchNorm1d(4)\n",
+		"nets/mlp.py": "from torch import nn\nclass MLP(nn.Module):\n    def __init__(self):\n" +
+			"        self.n = nn.BatchNorm1d(4)\n",
 	}, []string{`batch-norm: true  # `, `!# No BatchNorm`}},
 	"what another script prints": {map[string]string{"train.py": opening + `
 from check import validate
