@@ -197,8 +197,8 @@ func TestOpened(t *testing.T) {
 	}
 }
 
-// What Hydra makes by its name in a file of settings is code, and so is what a script in a folder of its own imports from
-// the folder in which it is started.
+// What Hydra makes by its name in a file of settings is code, and so is what a script in a folder of its own imports
+// from the folder in which it is started.
 func TestTargets(t *testing.T) {
 	p := newProject(t, map[string]string{"prog/train.py": "import roots, torch, hydra\nroots.setup()\n" +
 		"from prog.tools import x\n@hydra.main(config_path='../conf', config_name='main')\ndef main(c): pass\n",

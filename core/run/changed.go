@@ -88,8 +88,8 @@ func ratesDiffer(a *Attempt, p *Plan, o *Outcome, scales []float64) string {
 			}
 		}
 	}
-	if resumed && slices.ContainsFunc([][]Course{a.Outcome.Courses, o.Courses, coursesAt(p.Resume), coursesAt(a.Plan.Resume)},
-		func(c []Course) bool { return mainCourse(c).ofEpoch() }) {
+	if resumed && slices.ContainsFunc([][]Course{a.Outcome.Courses, o.Courses, coursesAt(p.Resume),
+		coursesAt(a.Plan.Resume)}, func(c []Course) bool { return mainCourse(c).ofEpoch() }) {
 		return ""
 	}
 	points := slices.Concat(now.Early, now.Later)

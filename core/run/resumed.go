@@ -283,8 +283,8 @@ func (r *Run) resumption(p *Plan, o *Outcome) *Resumption {
 	return &out
 }
 
-// wentOn is how the count of an attempt that was to start over shows that the program went on from a state that it found
-// by itself; "" if it does not. Reports of every n-th step, and a bar that is seldom drawn, show nothing.
+// wentOn is how the count of an attempt that was to start over shows that the program went on from a state that it
+// found by itself; "" if it does not. Reports of every n-th step, and a bar that is seldom drawn, show nothing.
 func (p *Plan) wentOn(o *Outcome) string {
 	c := mainCourse(o.Courses)
 	if p.Resume != nil || p.Trial != "" || p.Attempt < 2 || c == nil {

@@ -15,14 +15,17 @@ func TestGroups(t *testing.T) {
 		source string
 		want   bool
 	}{
-		"grouped":           {"for i, x in enumerate(loader):\n" + step, true},
-		"by a scaler":       {"for i, x in enumerate(loader):\n    scale(f(x), update=(i + 1) % args.accum == 0)\n", true},
-		"by accelerate":     {"for x in loader:\n    with accelerator.accumulate(net):\n        opt.step()\n", true},
-		"inside of a step":  {"for i in range(n):\n    for k in range(args.accum):\n        f().backward()\n    optimizer.step()\n", false},
-		"nothing calls it":  {"def old():\n    for i, x in enumerate(loader):\n    " + step, false},
-		"by another number": {"for i, x in enumerate(loader):\n    if i % args.log == 0:\n        print(i)\naccum = 1\n", false},
+		"grouped":       {"for i, x in enumerate(loader):\n" + step, true},
+		"by a scaler":   {"for i, x in enumerate(loader):\n    scale(f(x), update=(i + 1) % args.accum == 0)\n", true},
+		"by accelerate": {"for x in loader:\n    with accelerator.accumulate(net):\n        opt.step()\n", true},
+		"inside of a step": {"for i in range(n):\n    for k in range(args.accum):\n        f().backward()\n" +
+			"    optimizer.step()\n", false},
+		"nothing calls it": {"def old():\n    for i, x in enumerate(loader):\n    " + step, false},
+		"by another number": {"for i, x in enumerate(loader):\n    if i % args.log == 0:\n        print(i)\n" +
+			"accum = 1\n", false},
 	} {
-		got := readSplit([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"}).groups
+		files := []python.Source{python.NewSource("t.py", tt.source)}
+		got := readSplit(files, []string{"batch_size"}, []string{"accum"}).groups
 		if got != tt.want {
 			t.Errorf("%s: %t", name, got)
 		}
@@ -54,8 +57,8 @@ func TestEffects(t *testing.T) {
 			"lr=args.lr * scale)\n",
 			"recipe: the learning rate follows the micro-batch (t.py:3)"},
 		"by a name of another function": {"def train(args):\n    total = args.batch_size\n    return total\n" +
-			"def main(args):\n    total = args.batch_size * args.accum\n    ratio = total / 256\n    args.lr = args.blr * ratio\n" +
-			"    train(args)\nmain(a)\n", ""},
+			"def main(args):\n    total = args.batch_size * args.accum\n    ratio = total / 256\n" +
+			"    args.lr = args.blr * ratio\n    train(args)\nmain(a)\n", ""},
 		"by a name of a function around it": {"def main(args):\n    total = args.batch_size * 2\n    def build():\n" +
 			"        return SGD(p, lr=args.blr * total)\n    build()\nmain(a)\n",
 			"recipe: the learning rate follows the micro-batch (t.py:4)"},
@@ -229,7 +232,8 @@ func TestLosses(t *testing.T) {
 		"generations":   {"trainer = GRPOTrainer(model=m)", true},
 		"a classifier":  {"loss = F.cross_entropy(model(x), y)", false},
 	} {
-		got := readSplit([]python.Source{python.NewSource("t.py", tt.source+"\n")}, []string{"batch_size"}, []string{"accum"}).found
+		files := []python.Source{python.NewSource("t.py", tt.source+"\n")}
+		got := readSplit(files, []string{"batch_size"}, []string{"accum"}).found
 		if across := len(got) > 0 && strings.Contains(got[0].why, "with each other"); across != tt.across {
 			t.Errorf("%s: %v, want %v", name, got, tt.across)
 		}

@@ -89,7 +89,8 @@ import fire
 def train(batch_size: int = 128, micro_batch_size: int = 4):
     gradient_accumulation_steps = batch_size // micro_batch_size
 fire.Fire(train)
-`}, "python train.py", []string{"micro-batch: [--micro_batch_size, --micro-batch-size]  # likely: its name or help tells that it is of " +
+`}, "python train.py", []string{"micro-batch: [--micro_batch_size, --micro-batch-size]  # likely: " +
+		"its name or help tells that it is of " +
 		"one device; train.py:3", "global-batch: [--batch_size, --batch-size]"}},
 	"a total in tokens": {map[string]string{"train.py": `
 p.add_argument("--batch_size", type=int, default=4, help="batch size, in units of #batch dimensions")

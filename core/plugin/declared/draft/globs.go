@@ -278,8 +278,8 @@ type passing struct {
 }
 
 // passed is the path that the calls of a function give its parameter: of several the first that is no best state and
-// can be read. What is given by a number is a number in all: its name as a word is another state. Where a dictionary may give
-// it, its default is not what it has.
+// can be read. What is given by a number is a number in all: its name as a word is another state. Where a dictionary
+// may give it, its default is not what it has.
 func (d *drafting) passed(p passing, depth int) (string, bool) {
 	given, computed := false, ""
 	for _, one := range d.callsOf(p.function) {

@@ -86,8 +86,8 @@ var neverTrue = lazy.MustCompile(`^(if|elif|while)\s+(False|0|None)\s*:`)
 
 func never(header string) bool { return neverTrue.MatchString(header) }
 
-// words are the names in a statement, but those of what it defines and of a module of which it imports, and those in its
-// formatted strings and in strings that are one name too.
+// words are the names in a statement, but those of what it defines and of a module of which it imports, and those in
+// its formatted strings and in strings that are one name too.
 func (f *file) words(s python.Statement) (names []string) {
 	first := s.First
 	if f.Is(first, "from") { // the module's own name is no name of what is in it

@@ -281,7 +281,8 @@ def find(args):
 find(args)
 for epoch in range(9):
     torch.save({"model": m, "optimizer": o}, os.path.join(args.out, "state-%d.pt" % epoch))
-`, "train.py", []string{`resume: {--resume: '{out}/state-[0-9]*.pt'}`, `clear: ['{out}/state-[0-9]*.pt']  # sure: train.py:9`}},
+`, "train.py", []string{`resume: {--resume: '{out}/state-[0-9]*.pt'}`,
+		`clear: ['{out}/state-[0-9]*.pt']  # sure: train.py:9`}},
 	"weights that it finds by itself": {`import argparse, torch, os, pathlib
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)
@@ -330,7 +331,8 @@ for done, x in enumerate(loader):
     f(x).backward()
     if done % hyper["parts"] == 0:
         optimizer.step()
-`, "train.py", []string{`# train.py:8 steps the optimizer after every hyper["parts"] passes`, `!seems to have no gradient`}},
+`, "train.py", []string{`# train.py:8 steps the optimizer after every hyper["parts"] passes`,
+		`!seems to have no gradient`}},
 	"a report every some steps": {`import argparse
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)

@@ -96,13 +96,17 @@ func (d *drafting) states() {
 // no resume is drafted.
 func (d *drafting) clearFound(saves []save) {
 	at := d.finds()
-	if at == "" || slices.ContainsFunc(d.lines, func(e entry) bool { return e.found && strings.HasPrefix(e.text, "resume: {") }) {
+	if at == "" || slices.ContainsFunc(d.lines, func(e entry) bool {
+		return e.found && strings.HasPrefix(e.text, "resume: {")
+	}) {
 		return
 	}
 	d.cleared = true
 	glob := ""
-	if i := slices.IndexFunc(saves, func(s save) bool { return s.glob != "" && !strings.HasPrefix(s.glob, "*/") }); i >= 0 {
-		glob = saves[i].glob
+	for _, s := range saves {
+		if glob == "" && !strings.HasPrefix(s.glob, "*/") {
+			glob = s.glob
+		}
 	}
 	if glob == "" {
 		d.hint("clear: ['checkpoints/*.pt']", at+" looks for a state by itself, so that an attempt that starts over goes on "+
@@ -369,8 +373,8 @@ func (d *drafting) searches(r *setting) string {
 	return ""
 }
 
-var searching = lazy.MustCompile(`(?i)^(i?glob|listdir|scandir|rglob|iterdir)$|^(auto_resume|(find|get)_\w*(latest|last|newest))\w*$|` +
-	`^(latest|last|newest)_(checkpoint|ckpt|state)\w*$`)
+var searching = lazy.MustCompile(`(?i)^(i?glob|listdir|scandir|rglob|iterdir)$|` +
+	`^(auto_resume|(find|get)_\w*(latest|last|newest))\w*$|^(latest|last|newest)_(checkpoint|ckpt|state)\w*$`)
 
 // addValues adds the places that paths name.
 func (d *drafting) addValues() {

@@ -343,6 +343,7 @@ class Signs(Document):
     state_iteration: str = ""  # an RE2 expression over a state's base name, with a group iteration
     state_after: int = 0  # iterations that must be reported before a state counts
     counts_micro: bool = False  # the iterations are forward passes, not optimizer steps
+    may_count_micro: bool = False  # they may be either: the program groups passes into steps by its accumulation
     benchmark: bool = False  # the program sets torch.backends.cudnn.benchmark
     every: int = 0  # iterations between two reports of progress; 0: unknown
     takes_argv: bool = False  # the program takes the edited options only from its arguments
