@@ -54,7 +54,7 @@ func ratesDiffer(a *Attempt, p *Plan, o *Outcome) string {
 	if was == nil || now == nil {
 		return ""
 	}
-	if len(was.Before) == len(now.Before) {
+	if len(was.Before) == len(now.Before) && !ofPasses(was.Before, now.Before, a.Plan.Batch, p.Batch) {
 		for i, x := range was.Before {
 			if y := now.Before[i]; !near(x, y) {
 				return fmt.Sprintf("the learning rate is %g, and was %g in attempt %d", y, x, a.Plan.Attempt)
@@ -85,6 +85,21 @@ func ratesDiffer(a *Attempt, p *Plan, o *Outcome) string {
 		}
 	}
 	return ""
+}
+
+// ofPasses reports whether rates are printed at each forward pass, and are the same at each optimizer step: with twice
+// the accumulation each is printed twice.
+func ofPasses(was, now []float64, before, after job.Batch) bool {
+	if before.Accumulation < 1 || after.Accumulation <= before.Accumulation || after.Accumulation%before.Accumulation != 0 {
+		return false
+	}
+	times := int(after.Accumulation / before.Accumulation)
+	for i, y := range now {
+		if !near(was[i/times], y) {
+			return false
+		}
+	}
+	return true
 }
 
 // near reports whether two printed numbers are the same but for their last digit.
