@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -154,6 +155,9 @@ type listener struct {
 	saved    func(oom.Event)        // called for each line about a saved state; may be nil. Set before the program starts
 }
 
+// mostSource bounds the source file that is read to tell where in it an out-of-memory was.
+const mostSource = 2 << 20
+
 func listen(a attempt, watch *observe.Watch) (*listener, error) {
 	detector, err := oom.NewDetector(a.signs)
 	if err != nil {
@@ -164,6 +168,13 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 		l.text = advice.NewText()
 	}
 	l.tap = newTap(detector, a.dir, l.text)
+	detector.Source = func(path string) []byte {
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(a.command.Dir, path)
+		}
+		text, _ := file.Read(path, mostSource)
+		return text
+	}
 	detector.OnRetry = func(r oom.Retry) {
 		watch.Retried(r)
 		l.retried.Add(1)

@@ -117,7 +117,7 @@ func (s *stream) openExcerpt(seg segment, marks uint64) {
 	if len(s.excerpts) >= firstKept+lastKept {
 		s.excerpts = slices.Delete(s.excerpts, firstKept, firstKept+1)
 	}
-	x := &excerpt{stream: s.name, lines: s.tail.lines(beforeLines)}
+	x := &excerpt{stream: s.name, lines: s.tail.lines(beforeLines), source: s.d.Source}
 	x.first = len(x.lines)
 	for _, l := range x.lines {
 		x.bytes += len(l.text)

@@ -1,9 +1,12 @@
 package oom
 
 import (
+	"io"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/launch-ml/launch/core/job"
 )
 
 const refusedNow = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of " +
@@ -249,5 +252,54 @@ func TestWordsOfWork(t *testing.T) {
 			forwarded + refusedNow, TrainForward},
 	} {
 		p.check(t)
+	}
+}
+
+// The file that a traceback names is read while the program runs here: the lines around the one that is shown tell in
+// which loop of a long function it stands.
+func TestLinesOfTheFile(t *testing.T) {
+	source := strings.Split(`def train_all(net):
+    for epoch in range(3):
+        net.train()
+        for leaf in leaves:
+            guess = net(leaf)
+            guess.mean().backward()
+        net.eval()
+        for leaf in eval_dataloader:
+            with torch.no_grad():
+                guess = net(leaf)
+`, "\n")
+	failed := func(line int, text string) string {
+		return "Traceback (most recent call last):\n  File \"/home/u/grow.py\", line 12, in <module>\n    train_all(net)\n" +
+			"  File \"/home/u/grow.py\", line " + strconv.Itoa(line) + ", in train_all\n    " + strings.TrimSpace(text) +
+			"\n  File \"" + library + "torch/nn/modules/module.py\", line 1787, in _wrapped_call_impl\n" +
+			"    return self._call_impl(*args, **kwargs)\n" + refusedNow
+	}
+	for name, tt := range map[string]struct {
+		text   string
+		unread bool
+		want   Phase
+	}{
+		"its training":             {failed(5, source[4]), false, TrainForward},
+		"its validation":           {failed(10, source[9]), false, Validation},
+		"its validation, not read": {failed(10, source[9]), true, TrainForward},
+		"another file's":           {failed(10, "hope = net(leaf)"), false, TrainForward},
+		"beyond its end":           {failed(99, source[9]), false, TrainForward},
+	} {
+		d, err := NewDetector(job.Signs{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Source = func(path string) []byte {
+			if path != "/home/u/grow.py" || tt.unread {
+				return nil
+			}
+			return []byte(strings.Join(source, "\n"))
+		}
+		io.WriteString(d, tt.text)
+		d.End()
+		if got := d.Report(Exit{Code: 1}); got.Phase != tt.want {
+			t.Errorf("%s: %v, want %v", name, got.Phase, tt.want)
+		}
 	}
 }

@@ -109,7 +109,7 @@ func (s *stream) finish() {
 		return
 	}
 	x := &excerpt{stream: s.name, lines: s.tail.lines(beforeLines), memory: true, phase: s.d.phaseFor(s),
-		signs: map[int]Event{s.event.Line.Number: *s.event}}
+		source: s.d.Source, signs: map[int]Event{s.event.Line.Number: *s.event}}
 	x.first = max(0, len(x.lines)-s.record.lines)
 	s.excerpts = append(s.excerpts, x)
 }

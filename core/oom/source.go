@@ -2,6 +2,7 @@ package oom
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -138,7 +139,11 @@ func (f *finding) around(calls []frame) (phase Phase, sure bool) {
 		if calls[i].installed() {
 			continue
 		}
-		if l, ok := f.listing(calls[i]); ok {
+		l, ok := f.listing(calls[i])
+		if !ok {
+			l, ok = f.inFile(calls[i])
+		}
+		if ok {
 			if p, sure := l.around(); p != Unknown {
 				return p, sure
 			}
@@ -146,6 +151,44 @@ func (f *finding) around(calls []frame) (phase Phase, sure bool) {
 	}
 	return Unknown, false
 }
+
+// Bounds of what is read around a line of a file.
+const (
+	fileBefore = 60
+	fileAfter  = 12
+)
+
+// inFile returns the source around a frame's line in its own file, which is read only while the program runs here. A
+// file whose line is another than the traceback shows is not the one that ran.
+func (f *finding) inFile(c frame) (l listing, ok bool) {
+	shown := strings.TrimSpace(f.sourceOf(c))
+	n, err := strconv.Atoi(c.line)
+	if f.x == nil || f.x.source == nil || shown == "" || err != nil || n < 1 {
+		return l, false
+	}
+	lines := strings.Split(string(f.x.source(c.path)), "\n")
+	if n > len(lines) || strings.TrimSpace(lines[n-1]) != shown {
+		return l, false
+	}
+	l.statement = lines[n-1]
+	from := n - 1
+	for from > 0 && n-from <= fileBefore {
+		from--
+		if line := lines[from]; defines.MatchString(line) && indent(line) < indent(l.statement) {
+			break // of the function
+		}
+	}
+	l.before = lines[from : n-1]
+	for _, line := range lines[n:min(len(lines), n+fileAfter)] {
+		if strings.TrimSpace(line) != "" && indent(line) < indent(l.statement) {
+			break // of its block
+		}
+		l.after = append(l.after, line)
+	}
+	return l, true
+}
+
+var defines = rx(`^\s*(?:async )?def `)
 
 // differentiated reports whether a listing shows a backward pass from what the statement that failed was to compute.
 func (f *finding) differentiated(calls []frame) bool {

@@ -37,6 +37,7 @@ type excerpt struct {
 	after     []progress    // seen since it was closed
 	looks     int           // for these
 	ends      bool          // its last line is the stream's
+	source    func(path string) []byte
 }
 
 // A Detector reads a program's output as it is written. It never fails, never holds output back, and holds a bounded
@@ -47,6 +48,9 @@ type Detector struct {
 	OnEvent func(Event)
 	// OnRetry, if not nil, is called in the same way for every line of an allocator about a request that it tries again.
 	OnRetry func(Retry)
+	// Source, if not nil, returns the text of a source file that a traceback names; nil if it cannot. It is read where
+	// the traceback shows one line of it and the lines around that one tell more. It is set before the first write.
+	Source func(path string) []byte
 
 	mu      sync.Mutex
 	words   *words

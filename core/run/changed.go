@@ -80,7 +80,7 @@ func ratesDiffer(a *Attempt, p *Plan, o *Outcome, scales []float64) string {
 		factor = float64(p.Batch.Micro) / float64(a.Plan.Batch.Micro)
 	}
 	resumed := p.Resume != nil || a.Plan.Resume != nil
-	if len(was.Before) == len(now.Before) {
+	if len(was.Before) == len(now.Before) && !ofPasses(was.Before, now.Before, a.Plan.Batch, p.Batch) {
 		for i, x := range was.Before {
 			// after a resume it may be that of the state, which a schedule has brought there
 			if y := now.Before[i]; !near(x, y) && (!resumed || near(factor*x, y) || near(math.Sqrt(factor)*x, y)) {
@@ -136,6 +136,22 @@ func alike(was *metric.Track, step int64, scales []float64) (values []float64) {
 		}
 	}
 	return values
+}
+
+// ofPasses reports whether rates are printed at each forward pass, and are the same at each optimizer step: with twice
+// the accumulation each is printed twice.
+func ofPasses(was, now []float64, before, after job.Batch) bool {
+	x, y := before.Accumulation, after.Accumulation
+	if x < 1 || y <= x || y%x != 0 {
+		return false
+	}
+	times := int(y / x)
+	for i, y := range now {
+		if !near(was[i/times], y) {
+			return false
+		}
+	}
+	return true
 }
 
 // near reports whether two printed numbers are the same but for their last digit.

@@ -431,7 +431,9 @@ func complete(c candidate, older []candidate, e Evidence) bool {
 	if e.Alone && e.Printed != nil && e.Printed(c.path) == Saved {
 		return true
 	}
-	return slices.ContainsFunc(names, func(name string) bool { return slices.Contains(last, name) })
+	return slices.ContainsFunc(names, func(name string) bool {
+		return slices.Contains(last, name) || e.Alone && name == lastOfOne
+	})
 }
 
 // shorter reports whether a file of an unknown format is much smaller than this run's state before it: the program
@@ -448,6 +450,10 @@ const delay = 500 * time.Millisecond
 // its own state, after model, optimizer, scheduler and random state). DeepSpeed's engine writes no such file: its last
 // one, latest, is in the folder above.
 var last = []string{"trainer_state.json"}
+
+// lastOfOne is the file that accelerate writes last of a process (save_accelerator_state: its random states, after
+// models, optimizers, schedulers and samplers). Only objects that a program registers come after it.
+const lastOfOne = "random_states_0.pkl"
 
 // filesOf lists the paths of a folder's files, sorted, without the step numbers in their names.
 func filesOf(dir string) (names []string) {

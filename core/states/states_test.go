@@ -124,6 +124,30 @@ func TestNoClock(t *testing.T) {
 	}
 }
 
+// The first folder of all is complete with the file that is written last in it, where one process writes.
+func TestFirstFolder(t *testing.T) {
+	signs := job.Signs{States: []string{"out/step_*"}}
+	tensors := "\x02\x00\x00\x00\x00\x00\x00\x00{}"
+	for name, tt := range map[string]struct {
+		last  string
+		alone bool
+		want  bool
+	}{
+		"its last file":          {"random_states_0.pkl", true, true},
+		"one of several writers": {"random_states_0.pkl", false, false},
+		"another file":           {"scheduler.bin", true, false},
+	} {
+		dir := t.TempDir()
+		write(t, dir+"/out/step_5/model.safetensors", tensors)
+		write(t, dir+"/out/step_5/optimizer.bin", archive(t))
+		write(t, dir+"/out/step_5/"+tt.last, archive(t))
+		f := Newest(folder(dir), signs, Listing{}, Evidence{Held: []string{dir}, Alone: tt.alone})
+		if got := f.State != nil; got != tt.want {
+			t.Errorf("%s: it goes on from %+v", name, f.State)
+		}
+	}
+}
+
 // Of states that are folders the newest complete one counts.
 func TestFolders(t *testing.T) {
 	signs := job.Signs{States: []string{"out/checkpoint-*"}}
