@@ -55,7 +55,7 @@ var (
 		`(?i)\bstopped: .{0,60}\breached\b`,
 		`(?i)\b(?:target|goal|max_steps|max_epochs)\b.{0,60}\breached\b`,
 		`(?i)\breached\b.{0,20}\b(?:target|goal|desired|max(?:imum)?)\b`,
-		`(?i)\b(?:target|goal)\b.{0,40}\b(?:achieved|attained)\b`,
+		`(?i)\b(?:target|goal)\b.{0,40}\bachieved\b`,
 		`(?i)\bno improvement\b.{0,80}\b(?:halt|exit|terminat|end|quit)`,
 		`(?i)\bstopped improving\b`,
 		`(?i)\btrial\b.{0,30}\bpruned\b`,
