@@ -188,9 +188,16 @@ func checkJSONFile(s settings) error {
 }
 
 // holdsJSON reports whether a file that launch is to replace may be one of its own: the user's script is not, which a
-// mistyped flag names. A file that is empty or not there, a pipe and a device may be written.
+// mistyped flag names. A file that is called so, is empty or is not there may be written, and a pipe and a device.
 func holdsJSON(path string) bool {
 	if strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/proc/") {
+		return true
+	}
+	path, err := private.Follow(path)
+	if err != nil {
+		return true // another account's link or file: it is not written, which stops no program
+	}
+	if strings.HasSuffix(path, ".json") || strings.HasSuffix(path, ".jsonl") { // perhaps cut short, as by a full disk
 		return true
 	}
 	f, err := file.Open(path)
