@@ -159,8 +159,8 @@ const (
 	fileAfter  = 12
 )
 
-// inFile returns the source around a frame's line in its own file, which is read only where it may be: while the program
-// runs here. A file whose line is another than the traceback shows is not the one that ran.
+// inFile returns the source around a frame's line in its own file, which is read only while the program runs here. A
+// file whose line is another than the traceback shows is not the one that ran.
 func (f *finding) inFile(c frame) (l listing, ok bool) {
 	shown := strings.TrimSpace(f.source(c))
 	n, err := strconv.Atoi(c.line)

@@ -107,8 +107,8 @@ func (s *stream) finish() {
 	if s.record.event == nil || s.open {
 		return
 	}
-	x := &excerpt{stream: s.name, lines: s.tail.lines(beforeLines), memory: true, phase: s.d.phaseFor(s), source: s.d.Source,
-		signs: map[int]Event{s.record.event.Line.Number: *s.record.event}}
+	x := &excerpt{stream: s.name, lines: s.tail.lines(beforeLines), memory: true, phase: s.d.phaseFor(s),
+		source: s.d.Source, signs: map[int]Event{s.record.event.Line.Number: *s.record.event}}
 	x.first = max(0, len(x.lines)-s.record.lines)
 	s.excerpts = append(s.excerpts, x)
 }

@@ -90,10 +90,11 @@ func ratesDiffer(a *Attempt, p *Plan, o *Outcome) string {
 // ofPasses reports whether rates are printed at each forward pass, and are the same at each optimizer step: with twice
 // the accumulation each is printed twice.
 func ofPasses(was, now []float64, before, after job.Batch) bool {
-	if before.Accumulation < 1 || after.Accumulation <= before.Accumulation || after.Accumulation%before.Accumulation != 0 {
+	x, y := before.Accumulation, after.Accumulation
+	if x < 1 || y <= x || y%x != 0 {
 		return false
 	}
-	times := int(after.Accumulation / before.Accumulation)
+	times := int(y / x)
 	for i, y := range now {
 		if !near(was[i/times], y) {
 			return false

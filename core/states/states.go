@@ -451,8 +451,8 @@ const delay = 500 * time.Millisecond
 // one, latest, is in the folder above.
 var last = []string{"trainer_state.json"}
 
-// lastOfOne is the file that accelerate writes last of a process (save_accelerator_state: its random states, after models,
-// optimizers, schedulers and samplers). Only objects that a program registers come after it.
+// lastOfOne is the file that accelerate writes last of a process (save_accelerator_state: its random states, after
+// models, optimizers, schedulers and samplers). Only objects that a program registers come after it.
 const lastOfOne = "random_states_0.pkl"
 
 // filesOf lists the paths of a folder's files, sorted, without the step numbers in their names.

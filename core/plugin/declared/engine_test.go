@@ -17,7 +17,8 @@ func TestStatesOfPasses(t *testing.T) {
 	const block = "for x in loader:\n    with a.accumulate(net):\n        opt.step()\n"
 	for name, tt := range map[string]struct{ source, want string }{
 		"in the state": {"state = {'n_iter': 0}\nfor x in loader:\n    state['n_iter'] += 1\n" +
-			"    wait = state['n_iter'] % args.accum != 0\n    if not wait_accum:\n        optimizer.step()\n", of + " (t.py:3)"},
+			"    wait = state['n_iter'] % args.accum != 0\n    if not wait_accum:\n        optimizer.step()\n",
+			of + " (t.py:3)"},
 		"in a table": {"totals = {'n_iter': 0}\nfor x in loader:\n    totals['n_iter'] += 1\n" +
 			"    if not accumulating:\n        optimizer.step()\n", ""},
 		"taken over":         {"step = torch.load(p)['step'] + 1\n" + loop + "    step += 1\n", of + " (t.py:1)"},

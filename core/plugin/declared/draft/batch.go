@@ -214,6 +214,11 @@ func (d *drafting) batch() {
 			return
 		}
 	}
+	if over := d.overridden(micro); over != "" {
+		d.miss("micro-batch: "+micro.place, over)
+		d.micro = nil
+		return
+	}
 	d.accum = d.best(accumWish, func(o options.Option) bool {
 		return whole(o) && !notAccum.MatchString(bare(long(o))) && !deprecated.MatchString(o.Help)
 	})
@@ -255,6 +260,30 @@ func (d *drafting) batch() {
 	d.accumulating(global)
 	d.ranks()
 	d.per()
+}
+
+// overridden is why a value of a file of settings does not count: an option of the command sets values of such names in
+// its text, --hparams "batch_size=2,lr=1".
+func (d *drafting) overridden(s *setting) string {
+	if s == nil || s.How != "recipe" {
+		return ""
+	}
+	name := s.Names[0][strings.LastIndexByte(s.Names[0], '.')+1:]
+	sets := regexp.MustCompile(`(^|[,;\s])` + regexp.QuoteMeta(name) + `\s*[=:]`)
+	for i, a := range d.prog.Args {
+		option, value, joined := strings.Cut(a, "=")
+		if !joined || !strings.HasPrefix(option, "-") {
+			option, value = "", a
+			if i > 0 && strings.HasPrefix(d.prog.Args[i-1], "-") {
+				option = d.prog.Args[i-1]
+			}
+		}
+		if option != "" && sets.MatchString(value) {
+			return fmt.Sprintf("%s sets %s in its text, which outranks %s, and launch cannot change it there. Set it in the "+
+				"file alone", option, name, d.from(s))
+		}
+	}
+	return ""
 }
 
 // notAccum are names about the accumulation that are not its number of passes.

@@ -2,6 +2,24 @@ package draft
 
 import "testing"
 
+// statesOf saves whole states in two ways, by an option.
+const statesOf = `import argparse, os
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+p.add_argument("--save-each", default="10")
+p.add_argument("--out", default="o")
+p.add_argument("--resume")
+args = p.parse_args()
+if args.resume:
+    accelerator.load_state(args.resume)
+for epoch in range(9):
+    for step, x in enumerate(loader):
+        if args.save_each.isdigit():
+            accelerator.save_state(os.path.join(args.out, f"step_{step}"))
+    if args.save_each == "epoch":
+        accelerator.save_state(os.path.join(args.out, f"epoch_{epoch}"))
+`
+
 // siblings are small programs of the kinds that drafts have mistaken, and the lines that their drafts have. A line
 // that begins with "!" is not there.
 var siblings = map[string]struct {
@@ -102,13 +120,16 @@ p.add_argument("--micro_bsz", type=int, default=8)
 p.add_argument("--checkpointing", action="store_true", help="recompute activations")
 args = p.parse_args()
 loader = DataLoader(data, batch_size=args.micro_bsz)
-`, "train.py", []string{`micro-batch: --micro_bsz  # sure`, `  - {name: activation checkpointing, at: {at: --checkpointing`}},
+`, "train.py", []string{`micro-batch: --micro_bsz  # sure`,
+		`  - {name: activation checkpointing, at: {at: --checkpointing`}},
 	"saves states": {`import argparse
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)
 p.add_argument("--checkpointing", action="store_true", help="write a state now and then")
 args = p.parse_args()
 `, "train.py", []string{`!  - {name: activation`}},
+	"states of the epochs": {statesOf, "train.py --save-each epoch", []string{`resume: {--resume: '{out}/epoch_[0-9]*'}`}},
+	"states of the steps":  {statesOf, "train.py --save-each 10", []string{`resume: {--resume: '{out}/step_[0-9]*'}`}},
 	"slice alias": {`import argparse, torch
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)

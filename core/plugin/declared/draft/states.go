@@ -48,6 +48,9 @@ func (d *drafting) states() {
 	saves := d.saveCalls()
 	r, doubt := d.resumes()
 	i := slices.IndexFunc(saves, func(s save) bool { return s.whole && s.glob != "" })
+	if taken := slices.IndexFunc(saves, func(s save) bool { return s.whole && s.glob != "" && d.asks(s) }); taken >= 0 {
+		i = taken
+	}
 	trainer := d.trainerFolder()
 	example := "resume: {--resume: 'checkpoints/*.pt'}"
 	if r != nil {
@@ -86,6 +89,22 @@ func (d *drafting) states() {
 	}
 	d.clear()
 	d.addValues()
+}
+
+// asks reports whether a call saves where an option has a word that the command sets: "if args.save_each == 'epoch':".
+func (d *drafting) asks(s save) bool {
+	for i := s.f.Statements[s.statement].In; i >= 0; i = s.f.Statements[i].In {
+		st := s.f.Statements[i]
+		at := s.f.Find(st.Range, "==")
+		if !s.f.Is(st.First, "if") && !s.f.Is(st.First, "elif") || at < 0 || s.f.Tokens[at+1].Kind != python.String {
+			continue
+		}
+		word, _ := python.Literal(s.f.Token(at + 1))
+		if slices.ContainsFunc(d.prog.Args, func(a string) bool { return a == word || strings.HasSuffix(a, "="+word) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // withoutOption drafts the resume of a program that has no option for a state, as far as it was read.
