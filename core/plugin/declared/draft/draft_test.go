@@ -136,9 +136,10 @@ p.add_argument("--out", default="runs")
 if os.path.exists(args.out):
     raise SystemExit("it exists")
 `}, "python train.py", []string{"# clear: ['{out}']"}},
-	"a text that outranks a file": {map[string]string{"a.json": `{"batch_size": 8}`, "train.py": "import argparse, json\n" +
-		"p = argparse.ArgumentParser()\np.add_argument('--preset')\np.add_argument('--hparams')\n" +
-		"a = p.parse_args()\nh = merge(json.load(open(a.preset)), a.hparams)\nDataLoader(d, batch_size=h.batch_size)\n"},
+	"a text that outranks a file": {map[string]string{"a.json": `{"batch_size": 8}`,
+		"train.py": "import argparse, json\n" +
+			"p = argparse.ArgumentParser()\np.add_argument('--preset')\np.add_argument('--hparams')\n" +
+			"a = p.parse_args()\nh = merge(json.load(open(a.preset)), a.hparams)\nDataLoader(d, batch_size=h.batch_size)\n"},
 		"python train.py --preset a.json --hparams lr=1,batch_size=2", []string{"# --hparams sets batch_size in its text",
 			"# micro-batch: {--preset: batch_size}"}},
 	"constants": {map[string]string{"train.py": "BATCH_SIZE = 8\nEPOCHS = 2\nrun(BATCH_SIZE)\n" +
