@@ -63,7 +63,7 @@ var (
 		`(?i)\bmax(?:imum)?[ _]?(?:train(?:ing)?[ _])?time\b.{0,40}\b(?:reached|exceeded)\b`,
 	}
 	// figures is what a report of a step has beside its number, and about what a line about a resume has, or a bar before its first step.
-	figures = lazy.MustCompile(`(?i)loss\W{1,4}-?\d`)
+	figures = lazy.MustCompile(`(?:loss|Loss|LOSS)\W{1,4}-?\d`)
 	about   = lazy.MustCompile(`(?i)\b(resum|load|restor|continu|start|from)|\?it/s`)
 )
 

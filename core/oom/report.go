@@ -18,8 +18,8 @@ func (d *Detector) Report(exit Exit) Report {
 	// launch sees the interrupt key, and the signal in the exit. Without either, an interrupt that the program prints ended
 	// nothing.
 	unasked := exit.Known && !exit.Asked && exit.Signal != sigint && exit.Code != 128+sigint && !exit.fine(d.signs.codes)
-	all := d.all(unasked, nil)
-	fate := d.fate(exit)
+	all, state := d.all(unasked, nil), d.sumState()
+	fate := d.fate(exit, state)
 	if fate == untold && d.returns() {
 		fate = well
 	}
@@ -32,16 +32,14 @@ func (d *Detector) Report(exit Exit) Report {
 			all[i].alive = all[i].alive || all[i].done
 		}
 	}
-	r := verdict(all, tries, fate, d.sumState())
+	r := verdict(all, tries, fate, state)
 	if r.NotMemory == "device_assert" || r.NotMemory == "device_fault" {
 		r.Phase, r.Stage, r.Part = Unknown, string(Unknown), "" // a device reports its errors later, at any call
 	}
 	if !exit.Known && (r.NotMemory == "interrupted" || r.ordered()) {
 		r.Phase, r.Stage, r.Part = Unknown, string(Unknown), "" // no part of the program failed
 	}
-	if survivals := d.sumState().Survived; survivals > r.Survived {
-		r.Survived = survivals
-	}
+	r.Survived = max(r.Survived, state.Survived)
 	return r
 }
 
@@ -90,8 +88,7 @@ const (
 
 // fate reads the exit and the signs. Exit codes can be wrong: a program that must print its success and did not has failed,
 // and one that printed it has not run out of memory.
-func (d *Detector) fate(exit Exit) fate {
-	s := d.sumState()
+func (d *Detector) fate(exit Exit, s State) fate {
 	switch {
 	case !exit.Known:
 		return untold

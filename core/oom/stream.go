@@ -104,18 +104,14 @@ func (s *stream) signLine(seg segment, marks uint64) bool {
 
 // endRecord matches a wrapped record as a whole, once it is known to be complete.
 func (s *stream) endRecord() {
-	s.record.matchWith(s.d.signs, s.d.words, func(e Event) { s.take(e, s.record.number, string(s.record.text)) })
+	s.record.matchWith(s.d, func(e Event) { s.take(e, s.record.number, string(s.record.text)) })
 	s.record.open = false
 }
 
 // take records a sign.
 func (s *stream) take(e Event, number int, text string) {
+	e = s.placed(e)
 	e.Line = Line{Stream: s.name, Number: number, Text: text}
-	if (e.Kind == job.Metric || e.Kind == job.Rate || e.Kind == job.Updates || e.Kind == checked ||
-		e.Kind == job.SavedState) &&
-		e.Step == metric.NoStep {
-		e.Step = s.iteration()
-	}
 	if e.Kind == checked {
 		s.state.value(s.d.signs.checks, e)
 		return
@@ -132,6 +128,17 @@ func (s *stream) take(e Event, number int, text string) {
 	if s.d.OnEvent != nil {
 		s.d.OnEvent(e)
 	}
+}
+
+// placed gives a value the step that it belongs to, where its line does not say.
+func (s *stream) placed(e Event) Event {
+	switch e.Kind {
+	case job.Metric, job.Rate, job.Updates, job.SavedState, checked:
+		if e.Step == metric.NoStep {
+			e.Step = s.iteration()
+		}
+	}
+	return e
 }
 
 // iteration is the one that a value on this stream belongs to. A log file is read later than the terminal, which has
@@ -166,21 +173,16 @@ func (s *stream) now() State {
 	for i, v := range t.Checks {
 		t.Checks[i] = v.Clone()
 	}
-	s.record.matchWith(s.d.signs, s.d.words, func(e Event) {
-		if (e.Kind == job.Metric || e.Kind == job.Rate || e.Kind == job.Updates || e.Kind == checked) &&
-			e.Step == metric.NoStep {
-			e.Step = s.iteration()
-		}
+	s.record.matchWith(s.d, func(e Event) {
+		e = s.placed(e)
 		e.Line.Text = string(s.record.text)
 		switch e.Kind {
 		case StoppedEarly:
-			return
 		case checked:
+			t.value(s.d.signs.checks, e)
 		default:
 			t.take(e)
-			return
 		}
-		t.value(s.d.signs.checks, e)
 	})
 	return t
 }
@@ -277,14 +279,14 @@ func (s *stream) lastLine() string {
 }
 
 // matchWith calls found for every sign in the record that was not found in its first line.
-func (r *record) matchWith(signs *signReader, words *words, found func(Event)) {
+func (r *record) matchWith(d *Detector, found func(Event)) {
 	if !r.open {
 		return
 	}
 	seen := slices.Clone(r.found)
 	for _, text := range [][]byte{r.text, r.spaced} {
 		before := seen // a check may match several times
-		signs.match(text, words.scan(text), func(i int, e Event, _ int) {
+		d.signs.match(text, d.words.scan(text), func(i int, e Event, _ int) {
 			if !slices.Contains(before, i) {
 				seen = append(seen, i)
 				found(e)
