@@ -1,6 +1,10 @@
 package oom
 
-import "github.com/launch-ml/launch/core/lazy"
+import (
+	"sync"
+
+	"github.com/launch-ml/launch/core/lazy"
+)
 
 // A pattern is a regular expression that is compiled when it is first used: most programs never fail.
 type pattern = lazy.Regexp
@@ -22,17 +26,21 @@ const (
 // flattened over byte classes. A regular expression costs a hundred times as much a byte, so they run only on lines
 // that may matter.
 type words struct {
+	list  map[string]uint64 // each with its marks
+	once  sync.Once         // lays the rest out when the first line comes: a program's start does not wait for it
 	class [256]uint8
 	width int
 	next  []uint16 // state*width + class
 	marks []uint64 // state: the marks of the words that end there
 }
 
-// newWords builds the automaton of words, each with its marks.
-func newWords(list map[string]uint64) *words {
-	w := &words{width: 1}
+// newWords returns the automaton of words, each with its marks.
+func newWords(list map[string]uint64) *words { return &words{list: list} }
+
+func (w *words) build() {
+	w.width = 1
 	most := 1 // states
-	for word := range list {
+	for word := range w.list {
 		most += len(word)
 		for i := range len(word) {
 			if b := lower(word[i]); w.class[b] == 0 {
@@ -46,7 +54,7 @@ func newWords(list map[string]uint64) *words {
 	}
 	w.next = make([]uint16, 0, most*w.width)
 	w.newState() // the root, to which a missing edge leads
-	for word, marks := range list {
+	for word, marks := range w.list {
 		s := uint16(0)
 		for i := range len(word) {
 			at := int(s)*w.width + int(w.class[lower(word[i])])
@@ -58,7 +66,7 @@ func newWords(list map[string]uint64) *words {
 		w.marks[s] |= marks
 	}
 	w.link()
-	return w
+	w.list = nil
 }
 
 // newState adds a state without edges.
@@ -94,6 +102,7 @@ func (w *words) link() {
 
 // scan returns the marks of all words in a line.
 func (w *words) scan(line []byte) (marks uint64) {
+	w.once.Do(w.build)
 	s := 0
 	for _, b := range line {
 		s = int(w.next[s*w.width+int(w.class[b])])
