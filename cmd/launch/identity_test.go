@@ -403,7 +403,8 @@ func TestIdentityOfNodes(t *testing.T) {
 	t.Run("another key", func(t *testing.T) {
 		t.Parallel()
 		code, _, second := join(t, nil, t.TempDir())
-		if code != 125 || !strings.Contains(second, "another nodes.key: copy the file") || strings.Contains(second, "step 1/") {
+		if code != 125 || !strings.Contains(second, "another nodes.key: copy the file") ||
+			strings.Contains(second, "step 1/") {
 			t.Errorf("exit %d: %s", code, second)
 		}
 	})

@@ -450,8 +450,8 @@ func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *swee
 	}
 	if snapshot {
 		if path := tree.Past(code, spec.Command); path != "" {
-			return nil, fmt.Errorf("--snapshot runs a copy of the code, and the command names %s, which is not of the copy: give "+
-				"its path from the folder of the command", path)
+			return nil, fmt.Errorf("--snapshot runs a copy of the code, and the command names %s, which is not of the copy: "+
+				"give its path from the folder of the command", path)
 		}
 	}
 	spec.Tree = code

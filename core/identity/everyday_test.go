@@ -262,10 +262,11 @@ scores.to_csv("scores.csv"); open("scores.csv")
 torch.save(net, "net.pth"); net = torch.load("net.pth")
 state = torch.load("ckpt/last.pth")
 `
-	all := map[string]string{"a/train.py": source, "common/tools.py": "", "more/others.py": "", "a/recipe.py": "_base_ = " +
-		"['base/one.py']\nlr = 1\n", "a/base/one.py": ""}
+	all := map[string]string{"a/train.py": source, "common/tools.py": "", "more/others.py": "",
+		"a/recipe.py": "_base_ = ['base/one.py']\nlr = 1\n", "a/base/one.py": ""}
 	for _, name := range []string{"labels.npy", "frame.csv", "imgs/x/1.png", "set/deep/a.txt", "stats/mean.txt",
-		"presets/big.yaml", "presets/small.yaml", "kept/x", "table.csv", "scores.csv", "net.pth", "ckpt/last.pth", "wavs/1.wav"} {
+		"presets/big.yaml", "presets/small.yaml", "kept/x", "table.csv", "scores.csv", "net.pth", "ckpt/last.pth",
+		"wavs/1.wav"} {
 		all["a/"+name] = "as it was"
 	}
 	all["a/lists/names.lst"] = "wavs/1.wav|one\nwavs/gone.wav|two\n"

@@ -123,8 +123,8 @@ func (id *Identity) OfCode() string {
 // OfPackages is a short hash of the installed packages and their versions.
 func (id *Identity) OfPackages() string { return digest([]byte(strings.Join(id.Packages, "\n")))[:12] }
 
-// Paths are the files of the code, and the folder of the script, which lies in the commit's work tree; home is "" for an
-// identity that was read from a record.
+// Paths are the files of the code, and the folder of the script, which lies in the commit's work tree. home is "" for
+// an identity that was read from a record.
 func (id *Identity) Paths(s Subject) (home string, files []string) {
 	for _, f := range id.Code {
 		files = append(files, s.absolute(f.Path))

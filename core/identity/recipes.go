@@ -150,7 +150,8 @@ func basesIn(text string) (out []word) {
 }
 
 // recipeFolders matches folders in which a project keeps its recipes.
-var recipeFolders = lazy.MustCompile(`^(configs?|conf|cfgs?|params|hparams|recipes|settings|options|presets?|experiments)$`)
+var recipeFolders = lazy.MustCompile(`^(configs?|conf|cfgs?|params|hparams|recipes|settings|options|presets?|` +
+	`experiments)$`)
 
 // byName finds recipes that a word of the command names without folder and ending: "--config big" for configs/big.yaml.
 func (s Subject) byName(words []word, prog *command.Prog) (paths []string) {

@@ -67,8 +67,8 @@ __attribute__((constructor)) static void small(void) {
 	}
 	if (i + 1 >= argc)
 		return;
-	fprintf(stderr, "launch: note: %s are limited to %lu MiB (ulimit %s), and launch itself needs %lu: the program runs in place of "
-		"launch: nothing is watched, and an out-of-memory is its end\n", what, (unsigned long)(is >> 20), option,
+	fprintf(stderr, "launch: note: %s are limited to %lu MiB (ulimit %s), and launch itself needs %lu: the program runs "
+		"in place of launch: nothing is watched, and an out-of-memory is its end\n", what, (unsigned long)(is >> 20), option,
 		(unsigned long)(enough >> 20));
 	execvp(argv[i + 1], argv + i + 1);
 	fprintf(stderr, "launch: cannot run %s: %s\n", argv[i + 1], strerror(errno));

@@ -15,7 +15,8 @@ func TestContinued(t *testing.T) {
 		result Result
 		want   State
 	}{"its run": {good, Succeeded}, "another run": {other, Waiting}} {
-		h, err := Replay([]Event{{Kind: Listed, Trials: []Trial{{Number: 1}}, Done: true}, {Kind: Started, Trial: 1, Start: 1},
+		h, err := Replay([]Event{{Kind: Listed, Trials: []Trial{{Number: 1}}, Done: true},
+			{Kind: Started, Trial: 1, Start: 1},
 			{Kind: Ended, Trial: 1, Start: 1, Result: &short}, {Kind: Continued, Trial: 1, Result: &tt.result},
 			{Kind: Taken, Again: true}})
 		if err != nil || h.Rows[0].State != tt.want || tt.want == Succeeded && len(h.Rows[0].Result.Mixed) != 1 {

@@ -57,7 +57,8 @@ func TestEachPass(t *testing.T) {
 		"samples of all steps":    {"s = RandomSampler(d, num_samples=args.batch_size * args.accum * 10)\n", ""},
 	} {
 		got := ""
-		found := readSplit([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"}).found
+		files := []python.Source{python.NewSource("t.py", tt.source)}
+		found := readSplit(files, []string{"batch_size"}, []string{"accum"}).found
 		if len(found) > 0 {
 			got = found[0].cost.String() + ": " + found[0].why
 		}

@@ -183,7 +183,8 @@ func TestEffects(t *testing.T) {
 		"rounded up":      {"total = math.ceil(len(loader) / args.accum)\n", ""},
 		"no accumulation": {"for i, x in enumerate(loader):\n    if i % args.log_every == 0:\n        print(i)\n", ""},
 	} {
-		got := readSplit([]python.Source{python.NewSource("t.py", tt.source)}, []string{"batch_size"}, []string{"accum"}).found
+		files := []python.Source{python.NewSource("t.py", tt.source)}
+		got := readSplit(files, []string{"batch_size"}, []string{"accum"}).found
 		first := ""
 		if len(got) > 0 {
 			first = fmt.Sprintf("%v: %s", got[0].cost, got[0].why)

@@ -203,8 +203,8 @@ func (x *Executor) submit() {
 	}
 }
 
-// jobID is the job's number in what sbatch prints: ID;CLUSTER on its last line. A site's own sbatch may print more before
-// it, and may not know --parsable.
+// jobID is the job's number in what sbatch prints: ID;CLUSTER on its last line. A site's own sbatch may print more
+// before it, and may not know --parsable.
 func jobID(out string) string {
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	id, _, _ := strings.Cut(strings.TrimSpace(lines[len(lines)-1]), ";")

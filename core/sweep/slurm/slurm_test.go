@@ -232,8 +232,9 @@ func TestIdle(t *testing.T) {
 }
 
 func TestJobID(t *testing.T) {
-	for out, want := range map[string]string{"12\n": "12", "12;cluster\n": "12", "Welcome.\nYour account is 7\n12;c\n": "12",
-		"Submitted batch job 12\n": "12", "": ""} {
+	for out, want := range map[string]string{"12\n": "12", "12;cluster\n": "12",
+		"Welcome.\nYour account is 7\n12;c\n": "12",
+		"Submitted batch job 12\n":            "12", "": ""} {
 		if got := jobID(out); got != want {
 			t.Errorf("%q: %q, want %q", out, got, want)
 		}

@@ -105,8 +105,8 @@ func (g *git) append(diff []byte, names []string) []byte {
 }
 
 func diffFrom(commit string) []string {
-	return []string{"diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/", "--dst-prefix=b/",
-		"--ignore-submodules=dirty", commit}
+	return []string{"diff", "--binary", "--no-ext-diff", "--no-textconv", "--no-color", "--src-prefix=a/",
+		"--dst-prefix=b/", "--ignore-submodules=dirty", commit}
 }
 
 func read(ctx context.Context, g *git) (t *sweep.Tree, diff []byte, err error) {
