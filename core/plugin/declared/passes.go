@@ -204,8 +204,8 @@ var unitWords = []string{"batch_type", "batch-type", "size_type", "size-type", "
 	"batch_by", "batch-by", "batch_mode", "batch-mode", "sampler_type", "sampler-type"}
 
 // readSplit reads what another micro-batch changes, the dearest first: of the training, and of one that goes on. micro
-// and accumulation are the names of the settings in the source. It decides by the text alone: what is in a function that
-// nothing calls does not count.
+// and accumulation are the names of the settings in the source. It decides by the text alone: what is in a function
+// that nothing calls does not count.
 func readSplit(files []python.Source, micro, accumulation []string) *splitReader {
 	s := &splitReader{accumulation: accumulation}
 	s.sources = files
