@@ -93,6 +93,19 @@ def validate(iteration):
 for iteration in range(9):
     validate(iteration)
 `}, []string{`metric: {name: val_loss, pattern: 'Validation loss .*?: \s*(?P<value>`}},
+	"a line of two phases": {map[string]string{"train.py": opening + `
+def show(header, ppl):
+    print("  - ({}) ppl: {:8.5f}".format(header, ppl))
+for epoch in range(9):
+    show("Training", train_loss)
+    show("Validation", val_loss)
+`}, []string{`!metric: `, `# train.py:10 prints it for each of Training, Validation`, `# metric: {name: ppl`}},
+	"a line of one phase": {map[string]string{"train.py": opening + `
+def show(header, ppl):
+    print("  - ({}) ppl: {:8.5f}".format(header, ppl))
+for epoch in range(9):
+    show("Validation", val_loss)
+`}, []string{`metric: {name: ppl`}},
 	"a threshold": {map[string]string{"train.py": opening + `
 def evaluate():
     for iou in (0.5, 0.75):

@@ -443,6 +443,11 @@ func (d *drafting) metric(all []message) {
 	}
 	m := &all[best]
 	pattern := m.pattern(map[int]string{at: value})
+	if texts := m.headers(at); texts != nil {
+		d.hint("metric: {name: "+scalar(name)+", pattern: "+quoted(pattern)+", direction: "+direction+"}",
+			d.place(m.f, m.token)+" prints it for each of "+strings.Join(texts, ", ")+". Put the one that counts into the pattern")
+		return
+	}
 	d.Signs = append(d.Signs, Sign{"metric", pattern})
 	d.add(sure+d.place(m.f, m.token)+" prints it", "metric: {name: %s, pattern: %s, direction: %s}", scalar(name),
 		quoted(pattern),
