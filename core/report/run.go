@@ -341,8 +341,11 @@ func edits(all []config.Edit) (out []Edit) {
 		if e.Add {
 			d.From = "not set"
 		}
-		if e.Remove {
+		switch {
+		case e.Remove:
 			d.To = "removed"
+		case e.Add && e.To == "":
+			d.To = "set" // a flag has no value
 		}
 		out = append(out, d)
 	}

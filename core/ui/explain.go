@@ -360,7 +360,11 @@ func EditText(e config.Edit) string {
 	case e.At.Doc == config.ArgvDoc:
 		return e.At.Path + "=" + e.To + was
 	}
-	return fmt.Sprintf("%s: %s: %s → %s", e.At.Doc, e.At.Path, from(e), e.To)
+	from := e.From
+	if e.Add {
+		from = "not set"
+	}
+	return fmt.Sprintf("%s: %s: %s → %s", e.At.Doc, e.At.Path, from, e.To)
 }
 
 // typed returns a command as a user types it, quoted for a shell.

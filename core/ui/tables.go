@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/metric"
@@ -186,7 +185,8 @@ func (p Printer) attempt(number int, a run.Attempt, running bool) {
 		if e.Knob == "resume" {
 			continue // the saved state is printed instead
 		}
-		p.line("      %s: %s → %s", e.Knob, from(e), e.To)
+		from, to := p.fromTo(e)
+		p.line("      %s: %s → %s", e.Knob, from, to)
 	}
 	for _, c := range a.Plan.Choices {
 		if c.Estimate.Known() {
@@ -404,13 +404,6 @@ func orUnknown(s string) string {
 		return "unknown"
 	}
 	return s
-}
-
-func from(e config.Edit) string {
-	if e.Add {
-		return "not set"
-	}
-	return e.From
 }
 
 // trial returns the kind of a short run, to be printed before its changes.
