@@ -154,6 +154,7 @@ def main():
             print("HEARD", flush=True)
             if HOW == "deaf to the first":
                 time.sleep(60)
+            say("[epoch:  0, iter:     100, lr:(1.000e-03,)] [eta: 0:00:00] l_g_pix: 1.0000e-01")  # its last step
         if HOW == "a worker's kill":
             plain_worker(None)
         if HOW.startswith("worker"):
