@@ -441,11 +441,16 @@ func (d *drafting) metric(all []message) {
 			"No figure was found that the program prints")
 		return
 	}
-	m := &all[best]
+	d.addMetric(&all[best], at, name, direction)
+}
+
+// addMetric drafts the figure that a message shows in a piece.
+func (d *drafting) addMetric(m *message, at int, name, direction string) {
 	pattern := m.pattern(map[int]string{at: value})
 	if texts := m.headers(at); texts != nil {
 		d.hint("metric: {name: "+scalar(name)+", pattern: "+quoted(pattern)+", direction: "+direction+"}",
-			d.place(m.f, m.token)+" prints it for each of "+strings.Join(texts, ", ")+". Put the one that counts into the pattern")
+			d.place(m.f, m.token)+" prints it for each of "+strings.Join(texts, ", ")+
+				". Put the one that counts into the pattern")
 		return
 	}
 	d.Signs = append(d.Signs, Sign{"metric", pattern})
