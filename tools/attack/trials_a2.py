@@ -133,11 +133,11 @@ def _(box):
     need(done.code == 125 and "belongs to user" in done.err, repr(done))
 
 
-@trial("A", "a copy of the code is told not to be what an absolute path names")
+@trial("A", "a copy of the code is refused where an absolute path names the code itself")
 def _(box):
     sweep = project(box)
     done = box.launch("sweep", *[box.path("work/train.py") if a == "train.py" else a for a in sweep])
-    need("rows read that file, and not the copy" in done.err, repr(done))
+    need(done.code == 125 and "which is not of the copy" in done.err, repr(done))
 
 
 @trial("6", "ulimit -d below what launch itself needs: the program runs in its place, also in a launch with --memory")
