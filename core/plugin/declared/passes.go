@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/ladder"
@@ -207,8 +208,8 @@ var unitWords = []string{"batch_type", "batch-type", "size_type", "size-type", "
 // and accumulation are the names of the settings in the source. It decides by the text alone: what is in a function
 // that nothing calls does not count.
 func readSplit(files []python.Source, micro, accumulation []string) *splitReader {
-	s := &splitReader{accumulation: accumulation}
-	s.sources = files
+	s := &splitReader{accumulation: accumulation, sources: files, parsed: map[string]*python.Syntax{}}
+	s.divides = sync.OnceValue(s.dividesAnywhere)
 	for _, f := range files { // few files have any of this, and only these are parsed
 		sizes := mayRate(f.Code) && slices.ContainsFunc(micro, f.Names)
 		accumulates := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
@@ -218,7 +219,7 @@ func readSplit(files []python.Source, micro, accumulation []string) *splitReader
 		if !sizes && !accumulates && !losses && !draws {
 			continue
 		}
-		x := f.Syntax()
+		x := s.syntax(f)
 		if losses {
 			s.losses(x)
 		}
@@ -268,13 +269,14 @@ func mayRate(text string) bool {
 
 type splitReader struct {
 	sources      []python.Source
-	files        []*python.Syntax // of all sources, where a finding needs them
 	accumulation []string
 	found        []effect
-	sumCalls     map[string]bool // functions and classes that return a sum over samples; nil: not looked for yet
-	sumKinds     map[string]bool // of these, the classes
-	groups       bool            // passes of a loop are grouped into optimizer steps
-	saved        string          // why a state that is saved at another micro-batch is none to go on from; ""
+	parsed       map[string]*python.Syntax // by path
+	divides      func() bool               // whether any file divides by the accumulation
+	sumCalls     map[string]bool           // functions and classes that return a sum over samples; nil: not looked for yet
+	sumKinds     map[string]bool           // of these, the classes
+	groups       bool                      // passes of a loop are grouped into optimizer steps
+	saved        string                    // why a state that is saved at another micro-batch is none to go on from; ""
 }
 
 // add adds an effect, where the code in which the statement stands is used at all. Of each reason the first counts.
@@ -297,17 +299,11 @@ func (s *splitReader) used(x *python.Syntax, statement int) bool {
 	if name == "" {
 		return true
 	}
-	for i, source := range s.sources {
+	for _, source := range s.sources {
 		if !source.Names(name) {
 			continue
 		}
-		if s.files == nil {
-			s.files = make([]*python.Syntax, len(s.sources))
-		}
-		if s.files[i] == nil {
-			s.files[i] = source.Syntax()
-		}
-		f := s.files[i]
+		f := s.syntax(source)
 		for _, st := range f.Statements {
 			d, defines := f.Definition(st)
 			if f.Is(st.First, "import") || f.Is(st.First, "from") || defines && d.Name == name {
@@ -714,9 +710,7 @@ var (
 // undivided finds gradients that are added up over the passes of a step, where no loss is divided by their number: with
 // more passes they are larger.
 func (s *splitReader) undivided(x *python.Syntax) {
-	if !x.Names("backward") || slices.ContainsFunc(s.sources, func(f python.Source) bool {
-		return engines.MatchString(f.Code) || summed.MatchString(f.Code) || s.divided(f)
-	}) {
+	if !x.Names("backward") || s.divides() {
 		return
 	}
 	cost := scaleCost(x)
@@ -748,12 +742,29 @@ func (s *splitReader) grouping(x *python.Syntax, l int) bool {
 	return false
 }
 
+// dividesAnywhere reports whether any file divides by the accumulation, or leaves that to what does.
+func (s *splitReader) dividesAnywhere() bool {
+	return slices.ContainsFunc(s.sources, func(f python.Source) bool {
+		return engines.MatchString(f.Code) || summed.MatchString(f.Code) || s.divided(f)
+	})
+}
+
+// syntax is that of a file, which is parsed once.
+func (s *splitReader) syntax(f python.Source) *python.Syntax {
+	x, ok := s.parsed[f.Path]
+	if !ok {
+		x = f.Syntax()
+		s.parsed[f.Path] = x
+	}
+	return x
+}
+
 // divided reports whether a file divides anything by the accumulation, or may: where a call in a loop gets it.
 func (s *splitReader) divided(f python.Source) bool {
 	if !accumulates.MatchString(f.Code) && !slices.ContainsFunc(s.accumulation, f.Names) {
 		return false
 	}
-	x := f.Syntax()
+	x := s.syntax(f)
 	for at, st := range x.Statements {
 		for i := st.First; i < st.End; i++ {
 			if (x.Is(i, "/") || x.Is(i, "/=")) && s.accumulated(x, python.Range{First: i + 1, End: st.End}) {

@@ -240,3 +240,18 @@ func TestLosses(t *testing.T) {
 		}
 	}
 }
+
+// Each file of a project is parsed once, however many there are: four times as many files take four times the work.
+func TestReadSplitIsLinear(t *testing.T) {
+	of := func(n int) float64 {
+		var files []python.Source
+		for i := range n {
+			files = append(files, python.NewSource(fmt.Sprintf("m%d.py", i), "for x in data:\n    loss = net(x)\n"+
+				"    loss.backward()\n    if i % accum == 0:\n        optimizer.step()\n"))
+		}
+		return testing.AllocsPerRun(1, func() { readSplit(files, []string{"batch"}, []string{"accum"}) })
+	}
+	if few, many := of(10), of(40); many > 8*few {
+		t.Errorf("10 files take %.0f allocations, and 40 take %.0f", few, many)
+	}
+}

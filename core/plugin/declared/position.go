@@ -19,7 +19,7 @@ var (
 // inPasses reports whether a program that resumes in the middle of an epoch passes over as many micro-batches as it had
 // read: at another micro-batch these are other samples, and the epoch has another length.
 func inPasses(files []python.Source, micro, accumulation []string) bool {
-	s := &splitReader{accumulation: accumulation, sources: files}
+	s := &splitReader{accumulation: accumulation, sources: files, parsed: map[string]*python.Syntax{}}
 	for _, f := range files {
 		if !strings.Contains(f.Code, "continue") && !f.Names("skip_first_batches") && !f.Names("islice") {
 			continue

@@ -64,7 +64,7 @@ func (s *splitReader) summed() map[string]bool {
 		s.sumCalls, s.sumKinds = map[string]bool{}, map[string]bool{}
 		for _, f := range s.sources {
 			if strings.Contains(f.Code, "sum") || strings.Contains(f.Code, "size_average") {
-				m := &summing{s, f.Syntax(), s.sumCalls, s.sumKinds, map[int]map[string]bool{}}
+				m := &summing{s, s.syntax(f), s.sumCalls, s.sumKinds, map[int]map[string]bool{}}
 				for i, st := range m.x.Statements {
 					m.read(i, st)
 				}
