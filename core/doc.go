@@ -39,6 +39,7 @@
 //	nodes      carries a run on several machines: one launch decides, the others follow it
 //	attempt    carries out one plan on this machine: writes copies, runs and observes the program, judges its end
 //	proc       a program in a pseudo-terminal or on copied pipes, to its last byte
+//	proc/internal/keep  the keeper of a program's processes: system calls alone, so that it starts before the rest
 //	screen     shares the terminal with a program: launch's lines between its own, a status line, title, progress
 //	ranks      finds the ranks of a program, and those that wait for one that has ended
 //	observe    watches the memory that a job holds, and assigns the peaks to phases
@@ -91,10 +92,15 @@
 // have the small ones. settings.go reads the settings, which go no further (mistyped.go finds misspelled ones);
 // cards.go claims cards and waits for room, continue.go finds the run that --continue goes on with, identity.go
 // compares what goes on with what began, sameness.go does so between nodes, sweep.go and its neighbours start, price,
-// place, submit and print sweeps, signals.go collects signals that arrive while no program is running, result.go
-// writes --json-file, notify.go sends notices.
+// place, submit and print sweeps (sweep_copy.go for copies of the code), input.go keeps what attempts read, signals.go
+// collects signals that arrive while no program is running, result.go writes --json-file, notify.go sends notices.
 //
-// In plugin/declared, passes.go and losses.go read from a program's source what another micro-batch changes.
+// In plugin/declared, passes.go reads from a program's source what another micro-batch changes, with rates.go for
+// learning rates, schedules.go for schedules and numbers of steps, losses.go for losses, sums.go for sums,
+// eachpass.go for what each pass does, engine.go for accelerate, position.go for states that count passes, and
+// telling.go for which files are read at all. In identity, code.go follows imports, opens.go and constants.go find
+// what the code names, sample.go samples large data. In oom, text.go, rich.go and json.go make lines of output,
+// words.go, patterns.go, rules.go and numbers.go find signs in them, judge.go weighs them, remedy.go advises.
 // In attempt, standing.go finds what has become of saved states, and resumed.go whether a resume was one.
 //
 // In a plugin one file reads the command, ladders.go lists the ways to run, and price.go asks arch, which has the

@@ -36,8 +36,8 @@ func Read(ctx context.Context, dir string) (t *sweep.Tree, diff []byte, err erro
 }
 
 // Diff is what differs from the commit in some files, given by their absolute paths: git's diff, followed by those that
-// git does not track. Files that lie in no repository, or in another than dir, are left out. It is nil where there is
-// no commit.
+// git does not track. Of a file that is too large, or lies outside the work tree, it has the name. It is empty only
+// where all of them are as the commit has them, and nil where there is no commit.
 func Diff(ctx context.Context, dir string, paths []string) ([]byte, error) {
 	g, err := openGit(ctx, dir)
 	if err != nil || g == nil {
@@ -48,7 +48,11 @@ func Diff(ctx context.Context, dir string, paths []string) ([]byte, error) {
 		return nil, nil
 	}
 	diff := []byte{}
-	for some := range slices.Chunk(g.below(paths), mostPaths) {
+	names, outside := g.below(paths)
+	for _, path := range outside {
+		diff = fmt.Appendf(diff, "=== outside of the commit's work tree, and not kept: %s ===\n", path)
+	}
+	for some := range slices.Chunk(names, mostPaths) {
 		text, err := g.run(ctx, nil, append(diffFrom(line(commit)), append([]string{"--"}, some...)...)...)
 		if err != nil {
 			return nil, fmt.Errorf("recording the code: %w", err)
@@ -72,18 +76,21 @@ func Diff(ctx context.Context, dir string, paths []string) ([]byte, error) {
 // mostPaths is how many paths one command of git gets: a command line has an end.
 const mostPaths = 500
 
-// below are the paths in the work tree, relative to it.
-func (g *git) below(paths []string) (names []string) {
+// below are the paths in the work tree, relative to it, and those outside of it.
+func (g *git) below(paths []string) (names, outside []string) {
 	for _, path := range paths {
+		name := ""
 		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
-		if err != nil {
-			continue
+		if err == nil {
+			name, err = filepath.Rel(g.root, filepath.Join(dir, filepath.Base(path)))
 		}
-		if name, err := filepath.Rel(g.root, filepath.Join(dir, filepath.Base(path))); err == nil && filepath.IsLocal(name) {
+		if err == nil && filepath.IsLocal(name) {
 			names = append(names, name)
+		} else {
+			outside = append(outside, path)
 		}
 	}
-	return names
+	return names, outside
 }
 
 // literal are the pathspecs of names, for a command that takes patterns.
@@ -94,11 +101,13 @@ func literal(names []string) (specs []string) {
 	return specs
 }
 
-// append adds the text of files that git does not track.
+// append adds the text of files that git does not track; of one that is too large, or cannot be read, its name.
 func (g *git) append(diff []byte, names []string) []byte {
 	for _, name := range names {
 		if text, err := file.Read(filepath.Join(g.root, name), mostSource); err == nil {
 			diff = fmt.Appendf(diff, "\n=== not tracked: %s ===\n%s", name, text)
+		} else {
+			diff = fmt.Appendf(diff, "\n=== not tracked, and not kept: %s ===\n", name)
 		}
 	}
 	return diff

@@ -216,8 +216,16 @@ func TestDiff(t *testing.T) {
 		}
 		return string(diff)
 	}
-	if got := diffOf(script, elsewhere); got != "" {
+	if got := diffOf(script); got != "" {
 		t.Errorf("a clean file differs: %s", got)
+	}
+	large := filepath.Join(sub, "large.so")
+	write(t, large, strings.Repeat("x", mostSource+1))
+	for path, want := range map[string]string{elsewhere: "outside of the commit's work tree",
+		large: "not kept: sub/large.so"} {
+		if got := diffOf(script, path); !strings.Contains(got, want) {
+			t.Errorf("%s is no part of the diff, which then says that nothing differs: %q", path, got)
+		}
 	}
 	write(t, script, "two")
 	write(t, fresh, "three")
@@ -229,7 +237,7 @@ func TestDiff(t *testing.T) {
 			t.Errorf("the diff has no %q:\n%s", want, got)
 		}
 	}
-	for _, other := range []string{"four", "changed", "elsewhere"} {
+	for _, other := range []string{"four", "changed"} {
 		if strings.Contains(got, other) {
 			t.Errorf("the diff has %q, of a file that is not of the code:\n%s", other, got)
 		}
