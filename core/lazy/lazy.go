@@ -20,6 +20,9 @@ type Regexp struct {
 	parse   sync.Once // to be parsed is a fourth of the work, and often enough
 	literal string    // stands in every match
 	oneOf   []string  // if there is no such text: one of these does; nil: it is not known
+
+	named sync.Mutex
+	names map[string]bool // the answers of MatchName
 }
 
 // MustCompile is regexp.MustCompile, which panics at the first use. The test of this package compiles all of them.
@@ -123,8 +126,26 @@ func literal(re *syntax.Regexp) (longest string) {
 // String is the source.
 func (r *Regexp) String() string { return r.source }
 
-func (r *Regexp) Match(b []byte) bool                  { return r.get().Match(r.inBytes(b)) }
-func (r *Regexp) MatchString(s string) bool            { return r.may(s) && r.get().MatchString(s) }
+func (r *Regexp) Match(b []byte) bool       { return r.get().Match(r.inBytes(b)) }
+func (r *Regexp) MatchString(s string) bool { return r.may(s) && r.get().MatchString(s) }
+
+// mostNames bounds the answers that MatchName keeps.
+const mostNames = 1 << 14
+
+// MatchName is MatchString for the names in a program. They recur, so it keeps its answers.
+func (r *Regexp) MatchName(s string) bool {
+	r.named.Lock()
+	defer r.named.Unlock()
+	found, known := r.names[s]
+	if !known {
+		if found = r.MatchString(s); r.names == nil || len(r.names) == mostNames {
+			r.names = map[string]bool{}
+		}
+		r.names[strings.Clone(s)] = found // s may be a part of a whole file
+	}
+	return found
+}
+
 func (r *Regexp) FindString(s string) string           { return r.get().FindString(r.in(s)) }
 func (r *Regexp) FindIndex(b []byte) []int             { return r.get().FindIndex(r.inBytes(b)) }
 func (r *Regexp) FindStringIndex(s string) []int       { return r.get().FindStringIndex(r.in(s)) }

@@ -184,13 +184,15 @@ var operators = []string{"**=", "//=", "<<=", ">>=", "...", "->", ":=", "**", "/
 	"/=", "%=", "|=", "&=", "^=", "@="}
 
 func (l *lexer) operator() {
-	for _, op := range operators {
-		if strings.HasPrefix(l.Text[l.at:], op) {
-			l.add(Op, l.at+len(op))
-			return
+	c := l.Text[l.at]
+	if strings.IndexByte("([{)]},", c) < 0 {
+		for _, op := range operators {
+			if strings.HasPrefix(l.Text[l.at:], op) {
+				l.add(Op, l.at+len(op))
+				return
+			}
 		}
 	}
-	c := l.Text[l.at]
 	l.add(Op, l.at+1)
 	i := len(l.Tokens) - 1
 	switch strings.IndexByte("([{)]}", c) {
@@ -317,7 +319,7 @@ type Call struct {
 // Calls lists the calls in a range, the outer before the inner.
 func (x *Syntax) Calls(r Range) (out []Call) {
 	for i := r.First; i < r.End; i++ {
-		if !x.Is(i, "(") || x.Tokens[i].Kind != Op || i == r.First || x.Tokens[i-1].Kind != Word {
+		if x.Tokens[i].Kind != Op || !x.Is(i, "(") || i == r.First || x.Tokens[i-1].Kind != Word {
 			continue
 		}
 		first := i - 1
@@ -329,7 +331,10 @@ func (x *Syntax) Calls(r Range) (out []Call) {
 			name = "." + name
 		}
 		if !keywords[name] && !x.Is(first-1, "def") && !x.Is(first-1, "class") {
-			out = append(out, Call{strings.Join(strings.Fields(name), ""), first, i})
+			if strings.ContainsAny(name, " \t\r\n\f") { // spaces may stand around the dots
+				name = strings.Join(strings.Fields(name), "")
+			}
+			out = append(out, Call{name, first, i})
 		}
 	}
 	return out

@@ -40,10 +40,10 @@ func (s *splitReader) eachPass(x *python.Syntax) {
 		}
 		for _, c := range x.Calls(st.Range) {
 			switch {
-			case clips.MatchString(c.Name):
+			case clips.MatchName(c.Name):
 				s.add(x, i, c.First, ladder.Recipe,
 					"gradients are clipped in every forward pass, before those of a step are complete")
-			case follows.MatchString(c.Name):
+			case follows.MatchName(c.Name):
 				s.add(x, i, c.First, ladder.Recipe,
 					"a moving average is updated with every forward pass, not with every optimizer step")
 			}
@@ -94,7 +94,7 @@ func scaleCost(x *python.Syntax) ladder.Cost {
 	for _, st := range x.Statements {
 		for _, c := range x.Calls(st.Range) {
 			name := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
-			free, bound = free || scaleFree.MatchString(name), bound || anyScale.MatchString(name)
+			free, bound = free || scaleFree.MatchName(name), bound || anyScale.MatchName(name)
 		}
 	}
 	if free && !bound {

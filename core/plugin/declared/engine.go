@@ -147,7 +147,7 @@ var (
 func (s *splitReader) states(x *python.Syntax, blocks map[int]int) {
 	for l := range s.groupedLoops(x, blocks) {
 		for _, counter := range s.counters(x, l) {
-			if !counterName.MatchString(counter) || s.saved != "" {
+			if !counterName.MatchName(counter) || s.saved != "" {
 				continue
 			}
 			for i, st := range x.Statements {
@@ -167,7 +167,7 @@ func (s *splitReader) states(x *python.Syntax, blocks map[int]int) {
 func (s *splitReader) restores(x *python.Syntax, st python.Statement, counter string) bool {
 	if op := x.Find(st.Range, "+="); op > st.First+3 && x.Is(op-1, "]") && x.Tokens[op-2].Kind == python.String {
 		key, _ := python.Literal(x.Token(op - 2))
-		return key == counter && keeper.MatchString(x.Token(op-4))
+		return key == counter && keeper.MatchName(x.Token(op-4))
 	}
 	for _, b := range givenBy(x, st) {
 		if b.name[strings.LastIndexByte(b.name, '.')+1:] != counter || s.accumulated(x, b.value) ||
@@ -191,7 +191,7 @@ func optionsOf(x *python.Syntax, key int) bool {
 	if x.Is(at, "get") {
 		at -= 2
 	}
-	return at < 0 || settingsName.MatchString(x.Token(at))
+	return at < 0 || settingsName.MatchName(x.Token(at))
 }
 
 var settingsName = lazy.MustCompile(`(?i)^(args?|opts?|cfg|conf|config|hparams|hps|flags|params|options|settings)$`)

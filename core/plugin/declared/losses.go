@@ -100,7 +100,7 @@ func (s *splitReader) call(x *python.Syntax, i int, c python.Call, kinds map[str
 		if slices.ContainsFunc(words(x, x.Inside(c.Open)), embedded.MatchString) {
 			s.add(x, i, c.First, ladder.Recipe, across+": it gathers their features")
 		}
-	case (of == classifying || name != kind && entropy.MatchString(name)) && s.diagonal(x, i, x.Args(c.Open)) &&
+	case (of == classifying || name != kind && entropy.MatchName(name)) && s.diagonal(x, i, x.Args(c.Open)) &&
 		!ungraded(x, i):
 		s.add(x, i, c.First, ladder.Recipe, across+": each is the class of its own row")
 	case name == "cdist":
@@ -124,15 +124,15 @@ const (
 
 func kindOf(name string) lossKind {
 	switch {
-	case acrossBatch.MatchString(name), contrastive.MatchString(name):
+	case acrossBatch.MatchName(name), contrastive.MatchName(name):
 		return comparing
-	case pairModels.MatchString(name):
+	case pairModels.MatchName(name):
 		return paired
-	case generating.MatchString(name):
+	case generating.MatchName(name):
 		return grouped
-	case averaging.MatchString(name):
+	case averaging.MatchName(name):
 		return averaged
-	case entropy.MatchString(name):
+	case entropy.MatchName(name):
 		return classifying
 	}
 	return other

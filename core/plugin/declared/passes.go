@@ -344,8 +344,8 @@ func (s *splitReader) accumulated(x *python.Syntax, r python.Range) bool {
 		return true
 	}
 	for i := r.First; i < r.End; i++ {
-		if x.Tokens[i].Kind == python.Word && accumulates.MatchString(x.Token(i)) &&
-			(!x.Is(i+1, "(") || accumulations.MatchString(x.Token(i))) {
+		if x.Tokens[i].Kind == python.Word && accumulates.MatchName(x.Token(i)) &&
+			(!x.Is(i+1, "(") || accumulations.MatchName(x.Token(i))) {
 			return true
 		}
 	}

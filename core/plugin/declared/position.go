@@ -39,7 +39,7 @@ func inPasses(files []python.Source, micro, accumulation []string) bool {
 // passedOver are the expressions of a statement that tell how many batches a loop passes over.
 func passedOver(x *python.Syntax, i int, st python.Statement) (out []python.Range) {
 	for _, c := range x.Calls(st.Range) {
-		if args := x.Args(c.Open); skips.MatchString(c.Name) && len(args) > 1 && data.MatchString(x.Of(args[0].Range)) &&
+		if args := x.Args(c.Open); skips.MatchName(c.Name) && len(args) > 1 && data.MatchString(x.Of(args[0].Range)) &&
 			(len(args) == 2 == strings.HasSuffix(c.Name, "batches")) {
 			out = append(out, args[1].Range)
 		}
@@ -92,7 +92,7 @@ func (s *splitReader) position(x *python.Syntax, r python.Range, micro []string)
 				read = read || stored.MatchString(x.Of(b.value))
 			}
 		}
-		if read || !given && restarts.MatchString(name) {
+		if read || !given && restarts.MatchName(name) {
 			return true
 		}
 	}

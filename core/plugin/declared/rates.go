@@ -29,7 +29,7 @@ func (s *splitReader) rates(x *python.Syntax, micro []string) {
 			seen := computed.seen(i)
 			for _, g := range givenBy(x, st) {
 				last := g.name[strings.LastIndexByte(g.name, '.')+1:]
-				if last != "" && !slices.Contains(seen, last) && !rate.MatchString(last) && s.pass(x, g.value, seen) &&
+				if last != "" && !slices.Contains(seen, last) && !rate.MatchName(last) && s.pass(x, g.value, seen) &&
 					s.arithmetic(x, g.value) && !s.accumulatedLater(x, last) {
 					computed.add(g.name, i)
 					more = true
@@ -239,7 +239,7 @@ func (s *splitReader) arithmetic(x *python.Syntax, r python.Range) bool {
 		}
 	}
 	return !slices.ContainsFunc(x.Calls(r), func(c python.Call) bool {
-		return !sized.MatchString(c.Name[strings.LastIndexByte(c.Name, '.')+1:])
+		return !sized.MatchName(c.Name[strings.LastIndexByte(c.Name, '.')+1:])
 	})
 }
 

@@ -3,6 +3,7 @@ package declared
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/lazy"
@@ -113,8 +114,35 @@ func (s *splitReader) grouping(x *python.Syntax, l int) bool {
 // dividesAnywhere reports whether any file divides by the accumulation, or leaves that to what does.
 func (s *splitReader) dividesAnywhere() bool {
 	return slices.ContainsFunc(s.sources, func(f python.Source) bool {
-		return engines.MatchString(f.Code) || summed.MatchString(f.Code) || s.divided(f)
+		marks := divides().in(f.Code) // these patterns are slow, and this is asked of every file
+		return marks&anEngine != 0 && engines.MatchString(f.Code) || marks&aSum != 0 && sumsLoss(f.Code) ||
+			(marks&anAccumulation != 0 || slices.ContainsFunc(s.accumulation, f.Names)) && s.divided(f)
 	})
+}
+
+// What a word stands for in what dividesAnywhere looks for.
+const (
+	anEngine uint64 = 1 << iota
+	aSum
+	anAccumulation
+)
+
+var divides = sync.OnceValue(func() *wordFinder {
+	return newWordFinder(map[uint64][]string{
+		anEngine:       {"accelerat", "deepspeed", "fabric", "engine", "manual_backward"},
+		aSum:           {"sum"},
+		anAccumulation: {"accum", "grad_acc"},
+	})
+})
+
+// sumsLoss reports whether a line of the code makes the loss a sum.
+func sumsLoss(code string) bool {
+	for line := range strings.Lines(code) {
+		if strings.Contains(line, "sum") && summed.MatchString(line) {
+			return true
+		}
+	}
+	return false
 }
 
 // syntax is that of a file, which is parsed once.
@@ -129,9 +157,6 @@ func (s *splitReader) syntax(f python.Source) *python.Syntax {
 
 // divided reports whether a file divides anything by the accumulation, or may: where a call in a loop gets it.
 func (s *splitReader) divided(f python.Source) bool {
-	if !accumulates.MatchString(f.Code) && !slices.ContainsFunc(s.accumulation, f.Names) {
-		return false
-	}
 	x := s.syntax(f)
 	for at, st := range x.Statements {
 		for i := st.First; i < st.End; i++ {
@@ -141,7 +166,7 @@ func (s *splitReader) divided(f python.Source) bool {
 		}
 		for _, c := range x.Calls(st.Range) {
 			name := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
-			if loop(x, at) >= 0 && !plain.MatchString(name) && s.accumulated(x, x.Inside(c.Open)) {
+			if loop(x, at) >= 0 && !plain.MatchName(name) && s.accumulated(x, x.Inside(c.Open)) {
 				return true
 			}
 		}
@@ -151,12 +176,15 @@ func (s *splitReader) divided(f python.Source) bool {
 
 // stepsOf is the call in a statement by which an optimizer or a scheduler advances.
 func stepsOf(x *python.Syntax, whose *lazy.Regexp, st python.Statement) (python.Call, bool) {
+	if !strings.Contains(x.Of(st.Range), "step") {
+		return python.Call{}, false
+	}
 	for _, c := range x.Calls(st.Range) {
 		i := strings.LastIndexByte(c.Name, '.')
 		if whose == scheduler && len(x.Args(c.Open)) > 1 { // of a diffusion: step(noise, time, sample)
 			continue
 		}
-		if i > 0 && (c.Name[i:] == ".step" || c.Name[i:] == ".step_update") && whose.MatchString(c.Name[:i]) ||
+		if i > 0 && (c.Name[i:] == ".step" || c.Name[i:] == ".step_update") && whose.MatchName(c.Name[:i]) ||
 			whose == optimizer && i > 0 && c.Name[i:] == ".step" && whose.MatchString(x.Of(x.Inside(c.Open))) {
 			return c, true
 		}
@@ -196,7 +224,7 @@ func (s *splitReader) lengths(x *python.Syntax, micro []string, blocks map[int]i
 	}
 	for i, st := range x.Statements {
 		for _, c := range x.Calls(st.Range) {
-			if !lasting.MatchString(c.Name[strings.LastIndexByte(c.Name, '.')+1:]) {
+			if !lasting.MatchName(c.Name[strings.LastIndexByte(c.Name, '.')+1:]) {
 				continue
 			}
 			s.grown(x, i, c)
@@ -221,7 +249,7 @@ func (s *splitReader) counting(x *python.Syntax, r python.Range, passes, micro [
 		switch {
 		case c.Name == "len" && slices.ContainsFunc(words(x, in), loaders.MatchString):
 			return true
-		case c.Name != "len" && c.Name != "math.ceil" && !sized.MatchString(c.Name[strings.LastIndexByte(c.Name, '.')+1:]):
+		case c.Name != "len" && c.Name != "math.ceil" && !sized.MatchName(c.Name[strings.LastIndexByte(c.Name, '.')+1:]):
 			return false
 		}
 		divides = divides || x.Find(in, "//") >= 0 || x.Find(in, "/") >= 0
@@ -349,7 +377,7 @@ func (s *splitReader) stopsAt(x *python.Syntax, l int, counter string) bool {
 			ends = x.Statements[j].In == i && (x.Is(first, "break") || x.Is(first, "return"))
 		}
 		bounded := slices.ContainsFunc(words(x, r), func(w string) bool {
-			return limit.MatchString(w) || ending.MatchString(w)
+			return limit.MatchName(w) || ending.MatchName(w)
 		})
 		if compares && ends && bounded {
 			return true

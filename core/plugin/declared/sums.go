@@ -158,7 +158,7 @@ func (m *summing) byKeyword(c python.Call) bool {
 func (m *summing) sum(i int, r python.Range) bool {
 	x := m.x
 	function, _ := m.within(i)
-	if function >= 0 && judging.MatchString(x.Of(x.Statements[function].Range)) || strings.Contains(x.Of(r), ".item(") {
+	if function >= 0 && judging.MatchName(x.Of(x.Statements[function].Range)) || strings.Contains(x.Of(r), ".item(") {
 		return false
 	}
 	for j := r.First; j < r.End; j++ {
@@ -174,7 +174,7 @@ func (m *summing) sum(i int, r python.Range) bool {
 		if name == "mean" {
 			return false
 		}
-		if m.calls[name] && !m.kinds[name] || lossCall.MatchString(name) && name[0] >= 'a' && m.byKeyword(c) {
+		if m.calls[name] && !m.kinds[name] || lossCall.MatchName(name) && name[0] >= 'a' && m.byKeyword(c) {
 			return true
 		}
 	}

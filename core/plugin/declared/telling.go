@@ -55,15 +55,7 @@ func mayCompare(f python.Source) bool {
 // turns are what a transposed matrix is written with.
 var turns = []string{".T", ".t()", "transpose(", ".mT"}
 
-var tells = sync.OnceValue(func() *wordFinder {
-	f := &wordFinder{}
-	for mark, words := range needed {
-		for _, w := range words {
-			f.add(w, mark)
-		}
-	}
-	return f
-})
+var tells = sync.OnceValue(func() *wordFinder { return newWordFinder(needed) })
 
 // A wordFinder finds words of at least three letters in one pass, ASCII case ignored.
 type wordFinder struct {
@@ -75,6 +67,16 @@ type wordFinder struct {
 type sought struct {
 	word string
 	mark uint64
+}
+
+func newWordFinder(of map[uint64][]string) *wordFinder {
+	f := &wordFinder{}
+	for mark, words := range of {
+		for _, w := range words {
+			f.add(w, mark)
+		}
+	}
+	return f
 }
 
 func (f *wordFinder) add(word string, mark uint64) {
