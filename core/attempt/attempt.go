@@ -13,7 +13,6 @@ import (
 	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/live"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/proc"
@@ -96,7 +95,7 @@ type Setup struct {
 	// Settle waits for work that may overlap the program but must end before launch exits. May be nil.
 	Settle func()
 	// Live receives the status of an attempt about once a second. It must return soon. May be nil.
-	Live func(live.Status)
+	Live func(record.Status)
 	// Screen shares the place with the program to which launch prints. May be nil.
 	Screen *screen.Screen
 	// Own is where launch prints its own lines while no program runs; nil: the standard error.
@@ -166,7 +165,7 @@ type attempt struct {
 	steps   int64                 // launch ends a trial after this many iterations; 0: it ends by itself
 	batch   job.Batch             // as planned
 	total   int64                 // iterations of the whole training, as the plugin counts them; 0: not known
-	status  live.Status           // what its status always has
+	status  record.Status         // what its status always has
 	overlay *overlay.Overlay      // nil if the program's Python needs no hook
 	witness *witness.Witness      // nil if the program does not report its memory
 	unheard string                // why the program cannot report its memory
@@ -186,7 +185,7 @@ type attempt struct {
 // AsTyped runs a command that no plugin recognised: one attempt, without edits or settings. output is the file with the
 // program's output; "" if it was not kept.
 func (x *Executor) AsTyped(ctx context.Context, c job.Command) (out run.Outcome, output string, err error) {
-	a := attempt{command: c, status: live.Status{Attempt: 1}}
+	a := attempt{command: c, status: record.Status{Attempt: 1}}
 	if x.Record != nil {
 		a.dir, _ = x.Record.Attempt(1)
 	}

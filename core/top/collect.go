@@ -9,7 +9,6 @@ import (
 
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/live"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
@@ -148,8 +147,8 @@ func (c *Collector) lookAtRun(e *entry, s *Snapshot) error {
 		return nil
 	}
 	e.run.State, e.run.PID = Running, life.PID
-	status, err := live.Read(e.outline.Dir)
-	if e.run.Status = status; err != nil && !errors.Is(err, live.ErrNone) {
+	status, err := record.ReadStatus(e.outline.Dir)
+	if e.run.Status = status; err != nil && !errors.Is(err, record.ErrNoStatus) {
 		s.Problems = append(s.Problems, id+": "+err.Error())
 	}
 	e.add(s)
@@ -160,7 +159,7 @@ func (c *Collector) lookAtRun(e *entry, s *Snapshot) error {
 // Else the run is asleep.
 func (c *Collector) cutOff(e *entry, s *Snapshot) error {
 	dir := filepath.Join(c.from.Runs.Dir, e.run.ID)
-	status, err := live.Read(dir)
+	status, err := record.ReadStatus(dir)
 	if err != nil || s.Time.Sub(status.Time) > cutOffFor {
 		e.outline = nil
 		return nil // it has ended, or its last status is damaged

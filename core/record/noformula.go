@@ -1,4 +1,4 @@
-package receipt
+package record
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 )
 
 // A size is what the same program took at one micro-batch.
-type size struct {
+type tookAt struct {
 	micro   float64
 	took    float64   // 0 if no receipt of it passed
 	passed  []Receipt // newest first
@@ -24,7 +24,7 @@ type size struct {
 // line estimates a phase without a formula by what the same program took: at this micro-batch, on the line through
 // several others, or in proportion to the only other. Memory is taken to grow with the micro-batch. Where one that is
 // no larger failed with more than that, the need is unknown, with a lower bound.
-func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
+func (l *lessons) line(e mem.Estimate, of ReceiptKey) mem.Estimate {
 	micro, counts := number(of.Settings[job.MicroBatch])
 	sizes := l.sizes(e, of, counts)
 	it, through := between(sizes, micro, e)
@@ -42,14 +42,14 @@ func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
 		if f.micro != micro {
 			what = fmt.Sprintf("micro-batch %g", f.micro)
 		}
-		out.Unknown = fmt.Sprintf("%s ran out of memory in %s, and need an unknown amount more", what, names(f.refused))
+		out.Unknown = fmt.Sprintf("%s ran out of memory in %s, and need an unknown amount more", what, runNames(f.refused))
 		it.Bytes, it.Guess = unit.Bytes(math.Round(f.least-sum(e, always))), false
-		it.From, through = "more than the room in "+names(f.refused), f.refused
+		it.From, through = "more than the room in "+runNames(f.refused), f.refused
 	case y > 0 && it.Guess && f.least > 0: // that it failed is no guess
 		out.Unknown = ""
 		rest := it
 		it.Bytes, it.Guess = unit.Bytes(math.Round(f.least-sum(e, always))), false
-		it.From = "more than the room in " + names(f.refused)
+		it.From = "more than the room in " + runNames(f.refused)
 		rest.Bytes -= it.Bytes
 		out.Add(rest)
 		through = slices.Concat(through, f.refused)
@@ -65,7 +65,7 @@ func (l *lessons) line(e mem.Estimate, of Key) mem.Estimate {
 
 // sizes returns what the program took at each micro-batch, the smallest first. counts is false if the micro-batch is
 // not known. Of two receipts that contradict each other, the newer one counts.
-func (l *lessons) sizes(e mem.Estimate, of Key, counts bool) (out []size) {
+func (l *lessons) sizes(e mem.Estimate, of ReceiptKey, counts bool) (out []tookAt) {
 	all := map[float64][]Receipt{}
 	for _, r := range l.program {
 		n, ok := number(r.Job.Settings[job.MicroBatch])
@@ -74,7 +74,7 @@ func (l *lessons) sizes(e mem.Estimate, of Key, counts bool) (out []size) {
 		}
 	}
 	for _, n := range slices.Sorted(maps.Keys(all)) {
-		s := size{micro: n}
+		s := tookAt{micro: n}
 		s.took, s.passed = passed(all[n], e)
 		s.least, s.refused = failed(all[n], e)
 		out = append(out, s)
@@ -91,7 +91,7 @@ func (l *lessons) sizes(e mem.Estimate, of Key, counts bool) (out []size) {
 }
 
 // settle makes a micro-batch that failed agree with one that passed and is no smaller.
-func settle(f, p *size, e mem.Estimate) {
+func settle(f, p *tookAt, e mem.Estimate) {
 	if f.least == 0 || p.took == 0 || p.took >= f.least {
 		return
 	}
@@ -107,7 +107,7 @@ func settle(f, p *size, e mem.Estimate) {
 }
 
 // largestFailure returns the size that is no larger and failed with most; the zero size if there is none.
-func largestFailure(sizes []size, micro float64) (f size) {
+func largestFailure(sizes []tookAt, micro float64) (f tookAt) {
 	for _, s := range sizes {
 		if s.micro <= micro && s.least > 0 && s.least >= f.least {
 			f = s
@@ -117,9 +117,9 @@ func largestFailure(sizes []size, micro float64) (f size) {
 }
 
 // between returns the line of an estimate, and the receipts that it comes from; none if no micro-batch passed.
-func between(sizes []size, micro float64, e mem.Estimate) (it mem.Item, through []Receipt) {
+func between(sizes []tookAt, micro float64, e mem.Estimate) (it mem.Item, through []Receipt) {
 	var xs, ys []float64
-	sizes = slices.DeleteFunc(slices.Clone(sizes), func(s size) bool { return s.took == 0 })
+	sizes = slices.DeleteFunc(slices.Clone(sizes), func(s tookAt) bool { return s.took == 0 })
 	for _, s := range sizes {
 		xs, ys, through = append(xs, s.micro), append(ys, s.took), append(through, s.passed...)
 	}
@@ -128,7 +128,7 @@ func between(sizes []size, micro float64, e mem.Estimate) (it mem.Item, through 
 	switch {
 	case here:
 		y, through = ys[above], sizes[above].passed
-		it.From = "no formula; measured at these settings in " + names(through)
+		it.From = "no formula; measured at these settings in " + runNames(through)
 	case len(xs) > 1:
 		switch above {
 		case 0:
@@ -142,13 +142,13 @@ func between(sizes []size, micro float64, e mem.Estimate) (it mem.Item, through 
 		}
 		slices.SortFunc(through, newestFirst)
 		it.From = fmt.Sprintf("no formula; a straight line through %d micro-batches, measured in %s", len(xs),
-			names(through))
+			runNames(through))
 		it.Guess = micro > 2*slices.Max(xs) || micro < slices.Min(xs)/2
 	case len(xs) == 1:
 		grows, _ := growth(e, always)
 		base := min(sum(e, always)-grows, ys[0])
 		y, it.Guess = base+(ys[0]-base)*micro/xs[0], true
-		it.From = "no formula; in proportion to the micro-batch of " + names(through)
+		it.From = "no formula; in proportion to the micro-batch of " + runNames(through)
 	}
 	it.Bytes = unit.Bytes(math.Round(min(y, mostBytes) - sum(e, always)))
 	return it, through
@@ -191,13 +191,13 @@ func total(r Receipt, e mem.Estimate) (float64, mem.Bound, bool) {
 		if m, ok := r.find(is); ok && m.Bound != mem.AtMost {
 			all := float64(m.Bytes)
 			if live, ok := r.find(mem.Allocated); ok && m.Bound == mem.AtLeast && live.Bound == mem.AtLeast {
-				all = max(all, float64(live.Bytes)+sum(e, beyond))
+				all = max(all, float64(live.Bytes)+sum(e, noTensor))
 			}
 			return all, m.Bound, true
 		}
 	}
 	if m, ok := r.find(mem.Allocated); ok && m.Bound != mem.AtMost {
-		return float64(m.Bytes) + sum(e, beyond), m.Bound, true
+		return float64(m.Bytes) + sum(e, noTensor), m.Bound, true
 	}
 	return 0, "", false
 }

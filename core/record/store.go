@@ -1,4 +1,4 @@
-package receipt
+package record
 
 import (
 	"bufio"
@@ -24,7 +24,7 @@ import (
 //
 // The file is bounded: it keeps the newest five receipts of one phase of one program at the same settings on the same
 // machine, and the newest 500 of all.
-type Store struct{ Path string }
+type Receipts struct{ Path string }
 
 const (
 	keptAlike = 5
@@ -34,7 +34,7 @@ const (
 )
 
 // Read returns the receipts in the order of the file, and the number of invalid lines. Without a file there are none.
-func (s Store) Read() (rs []Receipt, bad int, err error) {
+func (s Receipts) Read() (rs []Receipt, bad int, err error) {
 	f, err := private.Open(s.Path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, nil
@@ -94,7 +94,7 @@ func eachLine(in io.Reader, see func(number int, line []byte)) error {
 }
 
 // Lines formats receipts as the file has them and [Store.Import] reads them: one line of JSON for each.
-func Lines(rs []Receipt) (text []byte, err error) {
+func ReceiptLines(rs []Receipt) (text []byte, err error) {
 	for _, r := range rs {
 		b, err := json.Marshal(r)
 		if err != nil {
@@ -106,13 +106,13 @@ func Lines(rs []Receipt) (text []byte, err error) {
 }
 
 // Append adds receipts at the end, and shortens the file if it has grown beyond its bound.
-func (s Store) Append(rs ...Receipt) error {
+func (s Receipts) Append(rs ...Receipt) error {
 	for _, r := range rs {
 		if err := r.check(); err != nil {
 			return fmt.Errorf("writing a receipt: %w", err)
 		}
 	}
-	text, err := Lines(rs)
+	text, err := ReceiptLines(rs)
 	if err != nil || len(text) == 0 {
 		return err
 	}
@@ -143,7 +143,7 @@ func (s Store) Append(rs ...Receipt) error {
 
 // lock keeps two launches from rewriting the file at the same time. It waits half a second at most, because the end of a
 // training waits for it. Some network file systems have no locks: without one the file is appended to and never shortened.
-func (s Store) lock() (unlock func(), held bool) {
+func (s Receipts) lock() (unlock func(), held bool) {
 	f, err := private.Open(s.Path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return func() {}, false
@@ -163,7 +163,7 @@ func (s Store) lock() (unlock func(), held bool) {
 }
 
 // shorten rewrites the file if it is longer than its bound. Its caller holds the lock.
-func (s Store) shorten() error {
+func (s Receipts) shorten() error {
 	rs, bad, err := s.Read()
 	if err != nil {
 		return err
@@ -176,8 +176,8 @@ func (s Store) shorten() error {
 }
 
 // rewrite replaces the file's receipts. Its caller holds the lock.
-func (s Store) rewrite(rs []Receipt) error {
-	text, err := Lines(rs)
+func (s Receipts) rewrite(rs []Receipt) error {
+	text, err := ReceiptLines(rs)
 	if err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (s Store) rewrite(rs []Receipt) error {
 }
 
 // Drop removes the receipts of a run and returns their number.
-func (s Store) Drop(run string) (dropped int, err error) {
+func (s Receipts) Drop(run string) (dropped int, err error) {
 	unlock, alone := s.lock()
 	defer unlock()
 	if !alone {
@@ -237,7 +237,7 @@ func sorted(m map[string]string) (out []string) {
 
 // Import adds the receipts of another file that are not in this one yet, marked as imported. It returns how many it added,
 // how many it had already, and a problem with its line number for each line that is not valid or lies in the future.
-func (s Store) Import(in io.Reader, now time.Time) (added, known int, problems []error, err error) {
+func (s Receipts) Import(in io.Reader, now time.Time) (added, known int, problems []error, err error) {
 	have, _, err := s.Read()
 	if err != nil {
 		return 0, 0, nil, err
@@ -273,7 +273,7 @@ func (s Store) Import(in io.Reader, now time.Time) (added, known int, problems [
 }
 
 // Bound returns the number of receipts in the file, and how many of these the bound keeps.
-func (s Store) Bound() (there, kept int, err error) {
+func (s Receipts) Bound() (there, kept int, err error) {
 	rs, _, err := s.Read()
 	return len(rs), len(keep(rs)), err
 }

@@ -1,6 +1,4 @@
-// Package diff compares two recorded runs: their memory line by line, their speed and figures, and everything recorded
-// that differs between them. It does not decide which difference caused which.
-package diff
+package record
 
 import (
 	"cmp"
@@ -14,22 +12,23 @@ import (
 	"github.com/launch-ml/launch/core/identity"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/metric"
-	"github.com/launch-ml/launch/core/receipt"
-	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// Package diff compares two recorded runs: their memory line by line, their speed and figures, and everything recorded
+// that differs between them. It does not decide which difference caused which.
+
 // Version is the version of [Diff]. Fields are added within a version and never change their meaning.
-const Version = 1
+const DiffVersion = 1
 
 // A Diff is what differs between run A and run B. Lists are empty, never null.
 type Diff struct {
-	Version int      `json:"version"`
-	A       Run      `json:"a"`
-	B       Run      `json:"b"`
-	Phases  []Phase  `json:"phases"`
-	Results []Figure `json:"results"`
+	Version int          `json:"version"`
+	A       ComparedRun  `json:"a"`
+	B       ComparedRun  `json:"b"`
+	Phases  []PhasePair  `json:"phases"`
+	Results []FigurePair `json:"results"`
 	// Differs lists settings, versions and the like that are not the same in both.
 	Differs []Difference `json:"differs"`
 	// Unknown names what could not be compared, because a record lacks it.
@@ -37,7 +36,7 @@ type Diff struct {
 }
 
 // A Run names one of the two.
-type Run struct {
+type ComparedRun struct {
 	ID      string     `json:"id"`
 	Began   time.Time  `json:"began"`
 	Ending  run.Ending `json:"ending"` // of its last attempt; "" if that has no end
@@ -61,24 +60,24 @@ func (p Pair) Delta() (d unit.Bytes, ok bool) {
 }
 
 // A Phase is the memory of one phase.
-type Phase struct {
+type PhasePair struct {
 	Phase string `json:"phase"`
 	// Predicted are the lines of the ledger, the largest difference first. Where both estimates are known, a line
 	// that one of them lacks is 0 there.
-	Predicted []Line `json:"predicted"`
-	Total     Pair   `json:"total"`
-	Measured  []Peak `json:"measured"`
+	Predicted []LinePair `json:"predicted"`
+	Total     Pair       `json:"total"`
+	Measured  []PeakPair `json:"measured"`
 }
 
 // A Line is a line of the ledger.
-type Line struct {
+type LinePair struct {
 	Kind mem.Kind `json:"kind"`
 	What string   `json:"what"`
 	Pair
 }
 
 // A Peak is a quantity that was measured.
-type Peak struct {
+type PeakPair struct {
 	Is string `json:"is"`
 	Pair
 	BoundA mem.Bound `json:"a_bound,omitempty"`
@@ -86,7 +85,7 @@ type Peak struct {
 }
 
 // A Figure is the speed or a metric; nil: not known.
-type Figure struct {
+type FigurePair struct {
 	Name string   `json:"name"`
 	A    *float64 `json:"a"`
 	B    *float64 `json:"b"`
@@ -95,7 +94,7 @@ type Figure struct {
 }
 
 // Ratio is B / A; ok is false if there is none.
-func (f Figure) Ratio() (r float64, ok bool) {
+func (f FigurePair) Ratio() (r float64, ok bool) {
 	if f.A == nil || f.B == nil || *f.A <= 0 {
 		return 0, false
 	}
@@ -104,17 +103,17 @@ func (f Figure) Ratio() (r float64, ok bool) {
 
 // The kinds of difference, in the order in which they are listed.
 const (
-	Code        = "code"
-	Settings    = "settings"
-	Data        = "data"
-	Plan        = "plan"
-	Versions    = "versions"
-	Card        = "card"
-	Environment = "environment"
-	Command     = "command"
+	kindCode        = "code"
+	kindSettings    = "settings"
+	kindData        = "data"
+	kindPlan        = "plan"
+	kindVersions    = "versions"
+	kindCard        = "card"
+	kindEnvironment = "environment"
+	kindCommand     = "command"
 )
 
-var kinds = []string{Code, Settings, Data, Plan, Versions, Card, Environment, Command}
+var kinds = []string{kindCode, kindSettings, kindData, kindPlan, kindVersions, kindCard, kindEnvironment, kindCommand}
 
 // A Difference is one thing that is not the same. A value is nil where it is not set.
 type Difference struct {
@@ -126,14 +125,14 @@ type Difference struct {
 
 // A Side is one run, and the receipts of all runs.
 type Side struct {
-	History  *record.History
-	Receipts []receipt.Receipt
+	History  *History
+	Receipts []Receipt
 }
 
 // Compare compares two runs.
 func Compare(a, b Side) Diff {
 	x, y := readSide(a), readSide(b)
-	d := Diff{Version: Version, A: x.run, B: y.run, Phases: phases(x, y), Results: results(x, y)}
+	d := Diff{Version: DiffVersion, A: x.run, B: y.run, Phases: phases(x, y), Results: results(x, y)}
 	d.Differs, d.Unknown = []Difference{}, unknown(x, y)
 	known := identities(a.History, b.History, x, y)
 	for _, kind := range kinds {
@@ -145,11 +144,11 @@ func Compare(a, b Side) Diff {
 
 // kindOf is the kind under which a difference of two identities is listed. Recipes and arguments are compared setting
 // by setting.
-var kindOf = map[string]string{identity.Code: Code, identity.Environment: Environment, identity.Python: Versions,
-	identity.Packages: Versions, identity.Data: Data, identity.Ranks: Plan}
+var kindOf = map[string]string{identity.Code: kindCode, identity.Environment: kindEnvironment, identity.Python: kindVersions,
+	identity.Packages: kindVersions, identity.Data: kindData, identity.Ranks: kindPlan}
 
 // identities lists, by kind, what differs between what the two runs are, as far as x and y do not have it.
-func identities(a, b *record.History, x, y side) map[string][]Difference {
+func identities(a, b *History, x, y side) map[string][]Difference {
 	out := map[string][]Difference{}
 	for _, d := range identity.Compare(a.Identity(), b.Identity(), identity.Past{}) {
 		kind, listed := kindOf[d.Kind]
@@ -170,14 +169,14 @@ type fact struct {
 }
 
 var facts = []fact{
-	{"torch", Versions, []string{"torch"}, true},
-	{"driver", Versions, []string{"driver"}, true},
-	{"card", Card, []string{"card", "memory"}, true},
-	{"python", Versions, []string{python}, false},
-	{"allocator", Environment, []string{"allocator"}, false},
+	{"torch", kindVersions, []string{"torch"}, true},
+	{"driver", kindVersions, []string{"driver"}, true},
+	{"card", kindCard, []string{"card", "memory"}, true},
+	{"python", kindVersions, []string{diffPython}, false},
+	{"allocator", kindEnvironment, []string{"allocator"}, false},
 }
 
-const python = "python (digest of its path)"
+const diffPython = "python (digest of its path)"
 
 // unknown lists the facts that a run's record does not have, and takes the other run's away: a value that was not
 // recorded is not a value that is not set.
@@ -206,7 +205,7 @@ func unknown(x, y side) []string {
 
 // A side is what a comparison needs of a run.
 type side struct {
-	run     Run
+	run     ComparedRun
 	choices []run.Choice
 	outcome run.Outcome
 	metrics metric.Set
@@ -216,7 +215,7 @@ type side struct {
 
 func readSide(of Side) side {
 	h := of.History
-	s := side{run: Run{ID: h.ID, Command: []string{}}, known: map[string]bool{}, values: map[string]map[string]string{}}
+	s := side{run: ComparedRun{ID: h.ID, Command: []string{}}, known: map[string]bool{}, values: map[string]map[string]string{}}
 	for _, kind := range kinds {
 		s.values[kind] = map[string]string{}
 	}
@@ -237,7 +236,7 @@ func readSide(of Side) side {
 		}
 		s.run.Attempt, s.run.Changes, s.run.Ending = a.Plan.Attempt, a.Plan.Changes(), a.Outcome.Ending
 		s.choices, s.outcome = a.Plan.Choices, a.Outcome
-		s.values[Plan]["changes"] = s.run.Changes
+		s.values[kindPlan]["changes"] = s.run.Changes
 	}
 	s.metrics = run.Metrics(r.Attempts)
 	s.readJob(r)
@@ -245,11 +244,11 @@ func readSide(of Side) side {
 }
 
 // readTyped reads a run that no plugin recognised.
-func (s *side) readTyped(h *record.History) {
+func (s *side) readTyped(h *History) {
 	for _, e := range h.Events {
-		if e.Kind == record.Followed {
+		if e.Kind == Followed {
 			s.run.Command, s.run.Attempt, s.run.Changes = append(s.run.Command, e.Args...), 1, run.AsAsked
-			s.values[Command]["folder"] = e.Dir
+			s.values[kindCommand]["folder"] = e.Dir
 			arguments(s.values, e.Args)
 		}
 		if e.Outcome != nil {
@@ -259,7 +258,7 @@ func (s *side) readTyped(h *record.History) {
 }
 
 // readDevice reads the card that the run was priced for.
-func (s *side) readDevice(h *record.History) {
+func (s *side) readDevice(h *History) {
 	for _, e := range h.Events {
 		if e.Device == nil {
 			continue
@@ -270,36 +269,36 @@ func (s *side) readDevice(h *record.History) {
 			continue
 		}
 		s.known["card"] = true
-		s.values[Card]["card"], s.values[Card]["memory"] = d.Name, d.Total.String()
+		s.values[kindCard]["card"], s.values[kindCard]["memory"] = d.Name, d.Total.String()
 		s.known["driver"] = d.Driver != "" || d.Kind == gpu.CPU
 		if d.Driver != "" {
-			s.values[Versions]["driver"] = d.Driver
+			s.values[kindVersions]["driver"] = d.Driver
 		}
 	}
 }
 
 // readMachine reads the versions that the receipts of the run have.
-func (s *side) readMachine(all []receipt.Receipt) {
+func (s *side) readMachine(all []Receipt) {
 	for _, r := range all {
 		if r.Run != s.run.ID {
 			continue
 		}
 		s.known["allocator"] = true
 		if r.Machine.Torch != "" {
-			s.known["torch"], s.values[Versions]["torch"] = true, r.Machine.Torch
+			s.known["torch"], s.values[kindVersions]["torch"] = true, r.Machine.Torch
 		}
 		if r.Machine.Allocator != "" {
-			s.values[Environment]["allocator"] = r.Machine.Allocator
+			s.values[kindEnvironment]["allocator"] = r.Machine.Allocator
 		}
 		if r.Job.Python != "" {
-			s.known["python"], s.values[Versions][python] = true, r.Job.Python
+			s.known["python"], s.values[kindVersions][diffPython] = true, r.Job.Python
 		}
 	}
 }
 
 // phases compares the memory of each phase that one of them has.
-func phases(x, y side) []Phase {
-	out := []Phase{}
+func phases(x, y side) []PhasePair {
+	out := []PhasePair{}
 	var names []string
 	for _, s := range []side{x, y} {
 		for _, c := range s.choices {
@@ -314,18 +313,18 @@ func phases(x, y side) []Phase {
 		}
 	}
 	for _, name := range names {
-		p := Phase{Phase: name, Predicted: []Line{}, Measured: peaks(x.outcome.Measured[name], y.outcome.Measured[name])}
+		p := PhasePair{Phase: name, Predicted: []LinePair{}, Measured: peakPairs(x.outcome.Measured[name], y.outcome.Measured[name])}
 		a, b := x.estimate(name), y.estimate(name)
 		if a != nil && b != nil {
 			p.Predicted = lines(*a, *b)
 		}
-		p.Total = Pair{total(a), total(b)}
+		p.Total = Pair{totalOf(a), totalOf(b)}
 		out = append(out, p)
 	}
 	if len(out) == 0 && (x.outcome.Peak > 0 || y.outcome.Peak > 0) { // without a plugin only the whole has a peak
 		if x.outcome.PeakIs == y.outcome.PeakIs || x.outcome.Peak == 0 || y.outcome.Peak == 0 {
 			is := cmp.Or(x.outcome.PeakIs, y.outcome.PeakIs)
-			out = append(out, Phase{Phase: "the whole program", Predicted: []Line{}, Measured: []Peak{{Is: is,
+			out = append(out, PhasePair{Phase: "the whole program", Predicted: []LinePair{}, Measured: []PeakPair{{Is: is,
 				Pair: Pair{known(x.outcome.Peak), known(y.outcome.Peak)}}}})
 		}
 	}
@@ -350,7 +349,7 @@ func (s side) estimate(phase string) *mem.Estimate {
 	return nil
 }
 
-func total(e *mem.Estimate) *unit.Bytes {
+func totalOf(e *mem.Estimate) *unit.Bytes {
 	if e == nil {
 		return nil
 	}
@@ -359,7 +358,7 @@ func total(e *mem.Estimate) *unit.Bytes {
 }
 
 // lines compares two known estimates line by line. Lines of the same kind and part are added up.
-func lines(a, b mem.Estimate) []Line {
+func lines(a, b mem.Estimate) []LinePair {
 	type key struct {
 		kind mem.Kind
 		what string
@@ -374,12 +373,12 @@ func lines(a, b mem.Estimate) []Line {
 	as, bs := sum(a), sum(b)
 	all := maps.Clone(as)
 	maps.Copy(all, bs)
-	out := []Line{}
+	out := []LinePair{}
 	for k := range all {
 		x, y := as[k], bs[k]
-		out = append(out, Line{k.kind, k.what, Pair{&x, &y}})
+		out = append(out, LinePair{k.kind, k.what, Pair{&x, &y}})
 	}
-	slices.SortFunc(out, func(p, q Line) int {
+	slices.SortFunc(out, func(p, q LinePair) int {
 		dp, _ := p.Delta()
 		dq, _ := q.Delta()
 		return cmp.Or(cmp.Compare(max(dq, -dq), max(dp, -dp)), cmp.Compare(*q.B, *p.B), strings.Compare(string(p.Kind),
@@ -389,10 +388,10 @@ func lines(a, b mem.Estimate) []Line {
 }
 
 // peaks compares what was measured, quantity by quantity.
-func peaks(a, b []mem.Measurement) []Peak {
-	out := []Peak{}
+func peakPairs(a, b []mem.Measurement) []PeakPair {
+	out := []PeakPair{}
 	for _, is := range []string{mem.Used, mem.Reserved, mem.Allocated, mem.Data, mem.Resident} {
-		p := Peak{Is: is}
+		p := PeakPair{Is: is}
 		for _, m := range a {
 			if m.Is == is && m.Bytes > 0 {
 				p.A, p.BoundA = &m.Bytes, m.Bound
@@ -411,11 +410,11 @@ func peaks(a, b []mem.Measurement) []Peak {
 }
 
 // results compares the speed, the time and the metrics.
-func results(x, y side) []Figure {
-	out := []Figure{}
+func results(x, y side) []FigurePair {
+	out := []FigurePair{}
 	add := func(name string, relative bool, a, b *float64) {
 		if a != nil || b != nil {
-			out = append(out, Figure{name, a, b, relative})
+			out = append(out, FigurePair{name, a, b, relative})
 		}
 	}
 	number := func(v float64) *float64 {

@@ -1,9 +1,4 @@
-// Package receipt keeps what was predicted and what was measured of each phase of an attempt, and uses it to correct
-// later estimates.
-//
-// A [Subject] is a job on a machine. After an attempt it makes the receipts, which a [Store] keeps in a file; before the
-// next run it corrects the job's ladders by the receipts in that file.
-package receipt
+package record
 
 import (
 	"fmt"
@@ -16,19 +11,25 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// Package receipt keeps what was predicted and what was measured of each phase of an attempt, and uses it to correct
+// later estimates.
+//
+// A [Subject] is a job on a machine. After an attempt it makes the receipts, which a [Store] keeps in a file; before the
+// next run it corrects the job's ladders by the receipts in that file.
+
 // Version is the version of [Receipt]. Fields are added within a version and never change their meaning.
-const Version = 1
+const ReceiptVersion = 1
 
 // A Receipt records one phase of one finished attempt: the memory that was predicted, the peaks that were measured, and
 // the job and machine.
 type Receipt struct {
-	Version int       `json:"v"`
-	Run     string    `json:"run"` // the name of the run
-	Attempt int       `json:"attempt"`
-	Time    time.Time `json:"time"`
-	Job     Key       `json:"job"`
-	Machine Machine   `json:"machine"`
-	Ending  string    `json:"ending"`
+	Version int        `json:"v"`
+	Run     string     `json:"run"` // the name of the run
+	Attempt int        `json:"attempt"`
+	Time    time.Time  `json:"time"`
+	Job     ReceiptKey `json:"job"`
+	Machine Machine    `json:"machine"`
+	Ending  string     `json:"ending"`
 	// Imported marks a receipt that another machine wrote and the user imported.
 	Imported bool `json:"imported,omitempty"`
 	// Predicted is the estimate as the plugin priced it. It has no single requests, and no corrections: a correction must
@@ -48,7 +49,7 @@ type Receipt struct {
 func (r Receipt) id() string { return fmt.Sprintf("%s/%d/%s", r.Run, r.Attempt, r.Job.Phase) }
 
 // A Key identifies a phase of a job at its settings.
-type Key struct {
+type ReceiptKey struct {
 	Plugin     string `json:"plugin"`
 	Arch       string `json:"arch,omitempty"`
 	Generation string `json:"generation,omitempty"`
@@ -125,8 +126,8 @@ func (r Receipt) checkHead() error {
 	switch {
 	case r.Version < 1:
 		return fmt.Errorf("it is not a receipt: it has no version")
-	case r.Version > Version:
-		return fmt.Errorf("a newer launch wrote it (version %d, this one reads %d)", r.Version, Version)
+	case r.Version > ReceiptVersion:
+		return fmt.Errorf("a newer launch wrote it (version %d, this one reads %d)", r.Version, ReceiptVersion)
 	case r.Run == "" || r.Attempt < 1 || r.Time.IsZero() || r.Job.Plugin == "" || r.Job.Phase == "":
 		return fmt.Errorf("its run, attempt, time, plugin or phase is missing")
 	case r.Machine.Kind != "cuda" && r.Machine.Kind != "cpu":
@@ -169,18 +170,18 @@ func (r Receipt) checkTexts() error {
 }
 
 // arch reports whether two keys are of the same phase of the same architecture.
-func (k Key) arch(o Key) bool {
+func (k ReceiptKey) arch(o ReceiptKey) bool {
 	return k.Plugin == o.Plugin && k.Arch == o.Arch && k.Generation == o.Generation && k.Phase == o.Phase && (k.Arch != "" || k.Program == o.Program)
 }
 
 // imports reports whether two programs import the same packages: both have the same known project and interpreter. Older
 // receipts have neither, and unknown ones never match.
-func (k Key) imports(o Key) bool {
+func (k ReceiptKey) imports(o ReceiptKey) bool {
 	return k.Project != "" && k.Project == o.Project && k.Python != "" && k.Python == o.Python
 }
 
 // otherPython reports whether two keys have known and different interpreters.
-func (k Key) otherPython(o Key) bool {
+func (k ReceiptKey) otherPython(o ReceiptKey) bool {
 	return k.Python != "" && o.Python != "" && k.Python != o.Python
 }
 

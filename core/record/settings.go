@@ -1,4 +1,4 @@
-package diff
+package record
 
 import (
 	"cmp"
@@ -8,15 +8,14 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/lazy"
-	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 )
 
 // readJob reads the settings with which the last attempt ran: the recipe's, the command's, and what launch changed.
 func (s *side) readJob(r *run.Run) {
 	j := r.Job
-	s.values[Command]["folder"] = j.Command.Dir
-	s.values[Versions]["plugin"] = j.Plugin
+	s.values[kindCommand]["folder"] = j.Command.Dir
+	s.values[kindVersions]["plugin"] = j.Plugin
 	put(s.values, "arch", j.Arch)
 	inRecipe := map[string]bool{}
 	for _, f := range j.Files {
@@ -36,14 +35,14 @@ func (s *side) readJob(r *run.Run) {
 	arguments(s.values, s.run.Command)
 	for _, k := range j.Knobs { // a knob that no file of the recipe has: an option, a default
 		name := cmp.Or(k.At.Path, k.Name)
-		if _, typed := s.values[Settings][name]; k.Value != "" && !inRecipe[name] && !typed {
+		if _, typed := s.values[kindSettings][name]; k.Value != "" && !inRecipe[name] && !typed {
 			put(s.values, name, k.Value)
 		}
 	}
 	for _, kv := range j.Command.Env {
 		name, value, _ := strings.Cut(kv, "=")
-		if matters.MatchString(name) {
-			s.values[Environment][name] = value
+		if environmentMatters.MatchString(name) {
+			s.values[kindEnvironment][name] = value
 		}
 	}
 	s.edited(r)
@@ -61,11 +60,11 @@ func (s *side) edited(r *run.Run) {
 		switch {
 		case e.Knob == "resume":
 		case e.At.Doc == config.EnvDoc && e.Remove:
-			delete(s.values[Environment], e.At.Path)
+			delete(s.values[kindEnvironment], e.At.Path)
 		case e.At.Doc == config.EnvDoc:
-			s.values[Environment][e.At.Path] = e.To
+			s.values[kindEnvironment][e.At.Path] = e.To
 		case e.Remove:
-			delete(s.values[Settings], e.At.Path)
+			delete(s.values[kindSettings], e.At.Path)
 		default:
 			put(s.values, e.At.Path, e.To)
 		}
@@ -73,13 +72,13 @@ func (s *side) edited(r *run.Run) {
 }
 
 // matters are the variables that change how a PyTorch program runs.
-var matters = lazy.MustCompile(`^(CUDA_|PYTORCH_|TORCH_|NCCL_|OMP_|MKL_|MALLOC_|CUBLAS_|NVIDIA_|LD_PRELOAD$|` +
+var environmentMatters = lazy.MustCompile(`^(CUDA_|PYTORCH_|TORCH_|NCCL_|OMP_|MKL_|MALLOC_|CUBLAS_|NVIDIA_|LD_PRELOAD$|` +
 	`LD_LIBRARY_PATH$|PYTHON|VIRTUAL_ENV$|CONDA_DEFAULT_ENV$|HF_HUB_OFFLINE$|SLURM_JOB_PARTITION$|SLURM_CPUS_PER_TASK$)`)
 
 // Settings that choose what a training reads: by their own name ("dataroot_gt", "--data"), or by a name that means data
 // only below a section of data ("data.root"). Other settings of such a section ("datasets.train.batch_size") are none.
 var (
-	data = lazy.MustCompile(`(?i)^-*(data|datasets?|data[_-]?(root|sets?|dir|path|files?|names?)([_-].*)?|corpus|` +
+	diffData = lazy.MustCompile(`(?i)^-*(data|datasets?|data[_-]?(root|sets?|dir|path|files?|names?)([_-].*)?|corpus|` +
 		`annotations?|meta_info|ann_file|(train|val|valid|test|eval)[_-]?(data|files?|dir|path|sets?))$`)
 	place   = lazy.MustCompile(`(?i)^(root|paths?|dir|files?|name|split)$`)
 	section = lazy.MustCompile(`(?i)(^|\.)(data|datasets?)(\.|$)`)
@@ -91,7 +90,7 @@ func ofData(name string) bool {
 	if i := strings.LastIndexByte(name, '.'); i >= 0 {
 		above, last = name[:i], name[i+1:]
 	}
-	return data.MatchString(last) || place.MatchString(last) && section.MatchString(above)
+	return diffData.MatchString(last) || place.MatchString(last) && section.MatchString(above)
 }
 
 // put adds a setting, as data if its name is that of data. Secrets are masked: a diff is there to be shown.
@@ -99,16 +98,16 @@ func put(values map[string]map[string]string, name, value string) {
 	if name == "" {
 		return
 	}
-	kind := Settings
+	kind := kindSettings
 	if ofData(name) {
-		kind = Data
+		kind = kindData
 	}
 	last := name[strings.LastIndexByte(name, '.')+1:]
-	values[kind][name] = record.MaskArgs([]string{"--" + last, value})[1]
+	values[kind][name] = MaskArgs([]string{"--" + last, value})[1]
 }
 
 // shells read their arguments as a program, which is compared as a whole.
-var shells = []string{"sh", "bash", "dash", "zsh"}
+var bourneShells = []string{"sh", "bash", "dash", "zsh"}
 
 // arguments adds the options of a command, and its other words in order. An option before the script, as of python -u,
 // takes no value.
@@ -116,8 +115,8 @@ func arguments(values map[string]map[string]string, args []string) {
 	if len(args) == 0 {
 		return
 	}
-	if slices.Contains(shells, filepath.Base(args[0])) {
-		values[Command]["words"] = strings.Join(args, " ")
+	if slices.Contains(bourneShells, filepath.Base(args[0])) {
+		values[kindCommand]["words"] = strings.Join(args, " ")
 		return
 	}
 	var rest []string
@@ -134,7 +133,7 @@ func arguments(values map[string]map[string]string, args []string) {
 		}
 		put(values, name, value)
 	}
-	values[Command]["words"] = strings.Join(rest, " ")
+	values[kindCommand]["words"] = strings.Join(rest, " ")
 }
 
 // leaves calls see for all settings below a value. A list is one setting.

@@ -1,4 +1,4 @@
-package receipt
+package record
 
 import (
 	"fmt"
@@ -46,7 +46,7 @@ type lessons struct {
 // learn derives the lessons for a phase of a job on a machine. priced returns the present price of the phase at settings that
 // are among its rungs. A measurement counts against the present price. If that differs from the prediction of any receipt, the
 // formula has changed since, and receipts that cannot be priced again do not count.
-func learn(receipts []Receipt, of Key, on Machine, priced func(Key) (mem.Estimate, bool)) *lessons {
+func learn(receipts []Receipt, of ReceiptKey, on Machine, priced func(ReceiptKey) (mem.Estimate, bool)) *lessons {
 	l := &lessons{}
 	var own, unpriced, others []Receipt
 	changed := false
@@ -86,8 +86,8 @@ func learn(receipts []Receipt, of Key, on Machine, priced func(Key) (mem.Estimat
 	}
 	l.whole = newCurve(own, on, sameCard, 0.9, needed, always)
 	l.tensors = newCurve(own, on, otherCard, 0.8, liveTensors, tensor)
-	l.rest = newCurve(own, on, sameCard, 0.1, beyondTensors, beyond)
-	l.constant = newOffset(others, on, beyondTensors, beyond)
+	l.rest = newCurve(own, on, sameCard, 0.1, beyondTensors, noTensor)
+	l.constant = newOffset(others, on, beyondTensors, noTensor)
 	l.context = newOffset(receipts, on, beyondReserved, func(it mem.Item) bool { return it.Kind == mem.Context })
 	return l
 }
@@ -101,7 +101,7 @@ const strange = 8
 // believed returns the receipts that count. An imported one counts only if this machine has no receipt of the phase itself
 // (for a constant: of any other job) and if it is not far from its price. Its exact peaks count as sampled, so that it never lowers an
 // estimate below the counted lines.
-func believed(receipts []Receipt, of Key) (out []Receipt) {
+func believed(receipts []Receipt, of ReceiptKey) (out []Receipt) {
 	var ownPhase, ownOther bool
 	for _, r := range receipts {
 		ownPhase = ownPhase || !r.Imported && r.Job.arch(of)
@@ -134,13 +134,13 @@ func believed(receipts []Receipt, of Key) (out []Receipt) {
 // A measured function finds the measurement for a curve in a receipt.
 type measured func(Receipt) (mem.Measurement, bool)
 
-// always, tensor and beyond select the lines that a measurement covers; counted selects those that follow from shapes.
+// always, tensor and noTensor select the lines that a measurement covers; counted selects those that follow from shapes.
 func always(mem.Item) bool { return true }
 func tensor(it mem.Item) bool {
 	return it.Kind != mem.Context && it.Kind != mem.Slack && it.Kind != mem.Runtime && it.Kind != mem.Others
 }
-func beyond(it mem.Item) bool  { return !tensor(it) }
-func counted(it mem.Item) bool { return tensor(it) && !it.Guess }
+func noTensor(it mem.Item) bool { return !tensor(it) }
+func counted(it mem.Item) bool  { return tensor(it) && !it.Guess }
 
 // full is the share of a card above which the allocator returns what it has cached.
 const full = 0.9
@@ -242,7 +242,7 @@ func sum(e mem.Estimate, in func(mem.Item) bool) (sum float64) {
 
 // apply returns the corrected estimate of the phase: its lines, some replaced by a measurement, and a correction. e is the
 // price for of.
-func (l *lessons) apply(e mem.Estimate, of Key) mem.Estimate {
+func (l *lessons) apply(e mem.Estimate, of ReceiptKey) mem.Estimate {
 	if !e.Known() {
 		return l.line(e, of)
 	}
@@ -258,7 +258,7 @@ func (l *lessons) apply(e mem.Estimate, of Key) mem.Estimate {
 		if l.rest != nil {
 			replace(&out, mem.Context, l.rest.flat(), l.rest.points[0].from) // unless a message gave it
 			r, from := l.rest.at(x)
-			add(&out, mem.Slack, "beyond live tensors", r-since(out, e, beyond), from, x, beyond)
+			add(&out, mem.Slack, "beyond live tensors", r-since(out, e, noTensor), from, x, noTensor)
 		} else if l.constant != nil {
 			replace(&out, mem.Context, l.constant.bytes, l.constant.from)
 		}
@@ -297,7 +297,7 @@ func replace(e *mem.Estimate, k mem.Kind, by float64, from []Receipt) {
 			continue
 		}
 		it.Bytes += unit.Bytes(math.Round(max(by, (leastConstant-1)*float64(it.Bytes))))
-		it.Guess, it.From = false, "learned from "+names(from)
+		it.Guess, it.From = false, "learned from "+runNames(from)
 		learned(e, from)
 		return
 	}
@@ -317,13 +317,13 @@ func add(e *mem.Estimate, k mem.Kind, what string, bytes float64, from []point, 
 	learned(e, rs)
 	switch near := from[0]; {
 	case near.failed && near.x == x:
-		it.From = "these settings ran out of memory in " + names(rs)
+		it.From = "these settings ran out of memory in " + runNames(rs)
 	case near.x == x:
-		it.From = "measured at this size in " + names(rs)
+		it.From = "measured at this size in " + runNames(rs)
 	case len(from) > 1:
-		it.From = "between what was measured in " + names(rs)
+		it.From = "between what was measured in " + runNames(rs)
 	default:
-		it.From = fmt.Sprintf("from a size %.2g times this one, which was measured in %s", near.x/max(1, x), names(rs))
+		it.From = fmt.Sprintf("from a size %.2g times this one, which was measured in %s", near.x/max(1, x), runNames(rs))
 		it.Guess = math.Abs(near.x-x) > nearby*x
 	}
 	for i := range e.Items {
@@ -344,7 +344,7 @@ func learned(e *mem.Estimate, rs []Receipt) {
 }
 
 // names lists the runs of receipts in one line.
-func names(rs []Receipt) string {
+func runNames(rs []Receipt) string {
 	var runs []string
 	for _, r := range rs {
 		name := fmt.Sprintf("run %s of %s", r.Run, r.Time.Format("2006-01-02"))

@@ -1,4 +1,4 @@
-package receipt
+package record
 
 import (
 	"cmp"
@@ -36,7 +36,7 @@ func (s Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receip
 			continue
 		}
 		rec := Receipt{
-			Version: Version, Run: name, Attempt: a.Plan.Attempt, Time: o.Began.Add(o.Took).UTC().Truncate(time.Second),
+			Version: ReceiptVersion, Run: name, Attempt: a.Plan.Attempt, Time: o.Began.Add(o.Took).UTC().Truncate(time.Second),
 			Job: k, Machine: s.machine, Ending: string(o.Ending),
 			Predicted: predicted(set, a, c), Measured: peaks(set, a, c.Phase, s.machine.Kind),
 			Retries: o.Retries[c.Phase],
@@ -55,7 +55,7 @@ func (s Subject) Receipts(name string, r *run.Run, a *run.Attempt) (out []Receip
 }
 
 // ranAt returns the key of a phase as the attempt ran it. It returns false if the program printed other settings.
-func (s Subject) ranAt(set *ladder.Set, host *ladder.HostLadder, a *run.Attempt, c run.Choice) (Key, bool) {
+func (s Subject) ranAt(set *ladder.Set, host *ladder.HostLadder, a *run.Attempt, c run.Choice) (ReceiptKey, bool) {
 	k := s.key(set, c.Phase, a.Plan.Shared.Rung, c.Rung)
 	elsewhere := map[string]string{} // by knob: a program prints one value, and the plan may set it for another phase only
 	for _, c := range a.Plan.Choices {

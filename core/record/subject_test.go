@@ -1,4 +1,4 @@
-package receipt
+package record
 
 import (
 	"testing"
@@ -32,7 +32,7 @@ func TestMachine(t *testing.T) {
 		"a card":         {card, false, Machine{Kind: "cuda", Card: "A100", Total: 40 << 30, Capability: "8.0", Driver: "550.1"}},
 		"a limited card": {card, true, Machine{Kind: "cuda", Card: "A100", Total: 40 << 30, Capability: "8.0", Driver: "550.1"}},
 	} {
-		s := Of(&job.Job{Command: job.Command{Args: []string{"./train"}, Dir: "/w", Env: env}}, tt.on, tt.limited)
+		s := SubjectOf(&job.Job{Command: job.Command{Args: []string{"./train"}, Dir: "/w", Env: env}}, tt.on, tt.limited)
 		if s.machine != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, s.machine, tt.want)
 		}

@@ -1,4 +1,4 @@
-package receipt
+package record
 
 import (
 	"fmt"
@@ -36,7 +36,7 @@ func (s Subject) Learn(set *ladder.Set, receipts []Receipt) (*ladder.Set, bool) 
 // correct returns the rungs of one phase with corrected estimates, and whether any was corrected.
 func (s Subject) correct(set *ladder.Set, l ladder.Ladder, receipts []Receipt) (rungs []ladder.Rung, learned bool) {
 	prices := map[string]mem.Estimate{}
-	keys := make([][]Key, len(l.Rungs))
+	keys := make([][]ReceiptKey, len(l.Rungs))
 	for i, r := range l.Rungs {
 		for shared, e := range r.Estimates {
 			k := s.key(set, l.Phase, shared, i)
@@ -44,7 +44,7 @@ func (s Subject) correct(set *ladder.Set, l ladder.Ladder, receipts []Receipt) (
 			prices[fmt.Sprint(k.Settings)] = e // a map is printed in the order of its keys
 		}
 	}
-	lessons := learn(receipts, s.key(set, l.Phase, set.Shared.Asked, l.Asked), s.machine, func(k Key) (mem.Estimate, bool) {
+	lessons := learn(receipts, s.key(set, l.Phase, set.Shared.Asked, l.Asked), s.machine, func(k ReceiptKey) (mem.Estimate, bool) {
 		e, ok := prices[fmt.Sprint(k.Settings)]
 		return e, ok && k.Program == s.program
 	})

@@ -1,4 +1,4 @@
-package receipt
+package record
 
 import (
 	"cmp"
@@ -13,7 +13,6 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
-	"github.com/launch-ml/launch/core/record"
 )
 
 // attemptFolder is the placeholder for the folder that an attempt will create, the same as in a printed command.
@@ -44,7 +43,7 @@ func programOf(j *job.Job) string {
 		}
 	}
 	put(j.Command.Dir, j.Plugin, j.Dialect)
-	put(record.MaskArgs(telling(j, made.Command, sizes))...)
+	put(MaskArgs(telling(j, made.Command, sizes))...)
 	put(around(j)...)
 	for _, f := range j.Files {
 		text := string(f.Text)
@@ -118,7 +117,7 @@ type word struct {
 
 // without returns the arguments that are not ignored.
 func without(j *job.Job, args []string) (out []string) {
-	for _, w := range words(args, j.Options) {
+	for _, w := range programWords(args, j.Options) {
 		if !ignored(j, w) {
 			out = append(out, w.spelt...)
 		}
@@ -128,18 +127,18 @@ func without(j *job.Job, args []string) (out []string) {
 
 // words divides arguments into words. An option takes the argument after it as its value if that is no option, and if
 // it is not declared as a flag.
-func words(args []string, options []config.Option) (out []word) {
+func programWords(args []string, options []config.Option) (out []word) {
 	for i := 0; i < len(args); i++ {
 		a := args[i]
 		key, value, joined := strings.Cut(a, "=")
 		w := word{value: value, spelt: args[i : i+1]}
 		switch {
-		case option(a):
+		case isOption(a):
 			w.name = key
 			flag := slices.ContainsFunc(options, func(o config.Option) bool {
 				return o.Takes == config.None && slices.Contains(o.Names, key)
 			})
-			if !joined && !flag && i+1 < len(args) && !option(args[i+1]) {
+			if !joined && !flag && i+1 < len(args) && !isOption(args[i+1]) {
 				w.value, w.spelt = args[i+1], args[i:i+2]
 				i++
 			}
@@ -151,7 +150,7 @@ func words(args []string, options []config.Option) (out []word) {
 	return out
 }
 
-func option(a string) bool {
+func isOption(a string) bool {
 	_, err := strconv.ParseFloat(a, 64)
 	return len(a) > 1 && a[0] == '-' && err != nil
 }

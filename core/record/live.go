@@ -1,9 +1,4 @@
-// Package live has what a running launch publishes of its run: a small file in the run's folder, written about once a
-// second, that other processes read.
-//
-// The file is written in place, by one write. A rename each second would make the file system write to its disk each
-// second, and in place a full disk does no harm. A checksum shows a reader that it has read half of an older status.
-package live
+package record
 
 import (
 	"bytes"
@@ -21,17 +16,23 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// Package live has what a running launch publishes of its run: a small file in the run's folder, written about once a
+// second, that other processes read.
+//
+// The file is written in place, by one write. A rename each second would make the file system write to its disk each
+// second, and in place a full disk does no harm. A checksum shows a reader that it has read half of an older status.
+
 // Version of [Status]. A reader refuses newer ones. Fields are added within a version and never change their meaning.
-const Version = 1
+const StatusVersion = 1
 
 // Every is the time between two statuses.
-const Every = time.Second
+const StatusEvery = time.Second
 
 // file is the name of the file in the folder of a run.
-const file = "live"
+const statusName = "live"
 
 // mostText bounds what is read.
-const mostText = 64 << 10
+const mostStatus = 64 << 10
 
 // A Status is what is known of an attempt that runs.
 type Status struct {
@@ -45,7 +46,7 @@ type Status struct {
 	// Progress is nil until the program reports a step.
 	Progress *Progress `json:"progress,omitempty"`
 	// Memory is nil until something was measured.
-	Memory *Memory `json:"memory,omitempty"`
+	Memory *StatusMemory `json:"memory,omitempty"`
 	// Predicted has the plan's estimates: of each phase of which it is known.
 	Predicted map[string]unit.Bytes `json:"predicted_bytes,omitempty"`
 	Room      unit.Bytes            `json:"room_bytes,omitempty"` // that the plan was made for; 0: not known
@@ -66,7 +67,7 @@ type Progress struct {
 }
 
 // Memory is what the job holds.
-type Memory struct {
+type StatusMemory struct {
 	Now  unit.Bytes `json:"now_bytes"`
 	Peak unit.Bytes `json:"peak_bytes"`
 	Is   string     `json:"is"` // the quantity: as mem.Measurement names it, or [Anonymous]
@@ -115,23 +116,23 @@ func (s Status) Expected() (most unit.Bytes) {
 }
 
 // A File is the status of a run, open for writing.
-type File struct{ file *os.File }
+type StatusFile struct{ file *os.File }
 
 // Create makes the file of a run in the run's folder.
-func Create(dir string) (*File, error) {
-	f, err := private.Open(filepath.Join(dir, file), os.O_CREATE|os.O_RDWR, 0o600)
+func CreateStatus(dir string) (*StatusFile, error) {
+	f, err := private.Open(filepath.Join(dir, statusName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
 		err = f.Truncate(0) // a launch that was killed may have left its own
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making the file of the run's status: %w", err)
 	}
-	return &File{f}, nil
+	return &StatusFile{f}, nil
 }
 
 // Write replaces the status.
-func (f *File) Write(s Status) error {
-	s.Version = Version
+func (f *StatusFile) Write(s Status) error {
+	s.Version = StatusVersion
 	text, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("writing the run's status: %w", err)
@@ -144,18 +145,18 @@ func (f *File) Write(s Status) error {
 }
 
 // Close removes the file: the attempt is over.
-func (f *File) Close() error { return errors.Join(os.Remove(f.file.Name()), f.file.Close()) }
+func (f *StatusFile) Close() error { return errors.Join(os.Remove(f.file.Name()), f.file.Close()) }
 
 // ErrNone is wrapped by the error of [Read] if the run has no status.
-var ErrNone = errors.New("no status of the run")
+var ErrNoStatus = errors.New("no status of the run")
 
 // Read reads the status in the folder of a run. A launch that was killed leaves its last one: Time shows its age.
-func Read(dir string) (*Status, error) {
+func ReadStatus(dir string) (*Status, error) {
 	var torn error
 	for range 3 { // a status may be half written
-		text, err := read(filepath.Join(dir, file))
+		text, err := read(filepath.Join(dir, statusName))
 		if errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("%w: %w", ErrNone, err)
+			return nil, fmt.Errorf("%w: %w", ErrNoStatus, err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the run's status: %w", err)
@@ -175,7 +176,7 @@ func read(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, mostText))
+	return io.ReadAll(io.LimitReader(f, mostStatus))
 }
 
 var errTorn = errors.New("reading the run's status: it is incomplete")
@@ -190,9 +191,9 @@ func parse(text []byte) (*Status, error) {
 	if err := json.Unmarshal(line, &s); err != nil {
 		return nil, fmt.Errorf("reading the run's status: %w", err)
 	}
-	if s.Version > Version {
+	if s.Version > StatusVersion {
 		return nil, fmt.Errorf("the run's status was written by a newer launch (version %d, this one reads %d)",
-			s.Version, Version)
+			s.Version, StatusVersion)
 	}
 	return &s, nil
 }

@@ -1,4 +1,4 @@
-package receipt
+package record
 
 import (
 	"fmt"
@@ -107,7 +107,7 @@ func (s *site) carry(
 	}
 }
 
-func line(base, slope unit.Bytes) func(int64) unit.Bytes {
+func receiptLine(base, slope unit.Bytes) func(int64) unit.Bytes {
 	return func(micro int64) unit.Bytes { return (base + slope*unit.Bytes(micro)) * mib }
 }
 
@@ -126,21 +126,21 @@ func TestRepeated(t *testing.T) {
 		need  func(int64) unit.Bytes
 		steps []step
 	}{
-		"the third size is foreseen": {line(150, 6), []step{
+		"the third size is foreseen": {receiptLine(150, 6), []step{
 			{8, 1, 700, false, "8"}, {16, 1, 700, false, "16"}, {64, 1, 500, false, "32"}, {96, 1, 700, false, "48"}}},
-		"it fails once": {line(100, 10), []step{
+		"it fails once": {receiptLine(100, 10), []step{
 			{64, 1, 500, false, "64 32"}, {64, 1, 500, false, "32"}, {128, 1, 500, false, "32"}, {128, 1, 900, false, "64"}}},
-		"a size between is taken later": {line(50, 10), []step{
+		"a size between is taken later": {receiptLine(50, 10), []step{
 			{96, 1, 400, false, "96 48 24"}, {96, 1, 400, false, "32"}, {96, 1, 400, false, "32"}, {36, 1, 400, false, "18"}}},
-		"between what fitted and what did not": {line(0, 10), []step{
+		"between what fitted and what did not": {receiptLine(0, 10), []step{
 			{16, 1, 450, false, "16"}, {96, 1, 2000, false, "96"}, {96, 1, 450, false, "32"}}},
-		"filled by what is foreseen": {line(100, 10), []step{
+		"filled by what is foreseen": {receiptLine(100, 10), []step{
 			{4, 24, 700, true, "4"}, {8, 12, 700, false, "8"}, {4, 24, 700, true, "48"}, {4, 24, 700, false, "4"}}},
-		"in a smaller room": {line(100, 10), []step{{32, 1, 450, false, "32"}, {32, 1, 300, false, "16"}}},
-		"nothing fits":      {line(1000, 10), []step{{4, 1, 450, false, "4 2 1"}, {4, 1, 450, false, "1"}}},
-		"a larger room": {line(100, 10), []step{{32, 1, 300, false, "32 16"}, {32, 1, 500, false, "32"}, {32, 1, 300,
+		"in a smaller room": {receiptLine(100, 10), []step{{32, 1, 450, false, "32"}, {32, 1, 300, false, "16"}}},
+		"nothing fits":      {receiptLine(1000, 10), []step{{4, 1, 450, false, "4 2 1"}, {4, 1, 450, false, "1"}}},
+		"a larger room": {receiptLine(100, 10), []step{{32, 1, 300, false, "32 16"}, {32, 1, 500, false, "32"}, {32, 1, 300,
 			false, "16"}}},
-		"below a size in need": {line(0, 10), []step{{6, 1, 25, false, "6 3 1"}, {6, 1, 25, false, "2"}}},
+		"below a size in need": {receiptLine(0, 10), []step{{6, 1, 25, false, "6 3 1"}, {6, 1, 25, false, "2"}}},
 	} {
 		s := &site{need: tt.need, seen: all}
 		for i, st := range tt.steps {

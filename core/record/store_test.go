@@ -1,4 +1,4 @@
-package receipt
+package record
 
 import (
 	"bytes"
@@ -19,14 +19,14 @@ var monday = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 func aReceipt(n int, micro string) Receipt {
 	return Receipt{
 		Version: 1, Run: fmt.Sprintf("run-%d", n), Attempt: 1, Time: monday.Add(time.Duration(n) * time.Minute), Ending: "succeeded",
-		Job:       Key{Plugin: "sisr", Arch: "net", Phase: "training", Settings: map[string]string{"micro-batch": micro}},
+		Job:       ReceiptKey{Plugin: "sisr", Arch: "net", Phase: "training", Settings: map[string]string{"micro-batch": micro}},
 		Machine:   Machine{Kind: "cpu", Torch: "2.9"},
 		Predicted: mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: 100}}},
 		Measured:  []mem.Measurement{{Is: mem.Data, Bytes: 110, Bound: mem.Sampled}},
 	}
 }
 
-func read(t *testing.T, s Store) []Receipt {
+func receiptRead(t *testing.T, s Receipts) []Receipt {
 	t.Helper()
 	rs, _, err := s.Read()
 	if err != nil {
@@ -37,8 +37,8 @@ func read(t *testing.T, s Store) []Receipt {
 
 // Receipts can be read again, also after a line that a full disk truncated.
 func TestReceipts(t *testing.T) {
-	s := Store{Path: filepath.Join(t.TempDir(), "state", "receipts.jsonl")}
-	if rs := read(t, s); len(rs) != 0 {
+	s := Receipts{Path: filepath.Join(t.TempDir(), "state", "receipts.jsonl")}
+	if rs := receiptRead(t, s); len(rs) != 0 {
 		t.Fatalf("of no file: %v", rs)
 	}
 	if err := s.Append(aReceipt(1, "8"), aReceipt(2, "8")); err != nil {
@@ -63,7 +63,7 @@ func TestReceipts(t *testing.T) {
 
 // The file stays bounded: it keeps the newest five of a kind and the newest 500 of all.
 func TestReceiptsAreBounded(t *testing.T) {
-	s := Store{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
+	s := Receipts{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
 	var many []Receipt
 	for i := range 700 {
 		many = append(many, aReceipt(i, fmt.Sprint(i)))
@@ -74,7 +74,7 @@ func TestReceiptsAreBounded(t *testing.T) {
 	if err := s.Append(many...); err != nil {
 		t.Fatal(err)
 	}
-	rs := read(t, s)
+	rs := receiptRead(t, s)
 	alike := 0
 	for _, r := range rs {
 		if r.Job.Settings["micro-batch"] == "alike" {
@@ -87,14 +87,14 @@ func TestReceiptsAreBounded(t *testing.T) {
 	for i := range 10 { // it is not rewritten for every receipt
 		s.Append(aReceipt(2000+i, "more"))
 	}
-	if n := len(read(t, s)); n != keptInAll+10 {
+	if n := len(receiptRead(t, s)); n != keptInAll+10 {
 		t.Errorf("%d after ten more", n)
 	}
 }
 
 // Two launches that end at the same time lose nothing.
 func TestReceiptsTogether(t *testing.T) {
-	s := Store{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
+	s := Receipts{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
 	var wait sync.WaitGroup
 	for i := range 40 {
 		wait.Go(func() { s.Append(aReceipt(i, fmt.Sprint(i))) })
@@ -107,7 +107,7 @@ func TestReceiptsTogether(t *testing.T) {
 
 // An imported file is not trusted: an invalid line is skipped and reported with its number.
 func TestImport(t *testing.T) {
-	s := Store{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
+	s := Receipts{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
 	s.Append(aReceipt(1, "8"))
 	line := func(r Receipt) string { b, _ := json.Marshal(r); return string(b) }
 	late, wild := aReceipt(4, "8"), aReceipt(5, "8")
@@ -122,7 +122,7 @@ func TestImport(t *testing.T) {
 			t.Errorf("problem %d: %v, want %q", i, problems[i], want)
 		}
 	}
-	if rs := read(t, s); len(rs) != 3 || rs[2].Run != "run-3" {
+	if rs := receiptRead(t, s); len(rs) != 3 || rs[2].Run != "run-3" {
 		t.Errorf("there are %v", rs)
 	}
 	var none bytes.Buffer
@@ -133,13 +133,13 @@ func TestImport(t *testing.T) {
 
 // Imported receipts are marked, and never displace this machine's own.
 func TestImportLeavesOwn(t *testing.T) {
-	s := Store{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
+	s := Receipts{Path: filepath.Join(t.TempDir(), "receipts.jsonl")}
 	s.Append(aReceipt(1, "8"), aReceipt(2, "16"))
 	var strangers []Receipt
 	for i := range 700 {
 		strangers = append(strangers, aReceipt(100+i, fmt.Sprint(i)))
 	}
-	text, err := Lines(strangers)
+	text, err := ReceiptLines(strangers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestImportLeavesOwn(t *testing.T) {
 		t.Fatal(err, problems)
 	}
 	own, imported := 0, 0
-	for _, r := range read(t, s) {
+	for _, r := range receiptRead(t, s) {
 		if r.Imported {
 			imported++
 		} else {

@@ -1,4 +1,4 @@
-package live
+package record
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-func open(t *testing.T) (dir string, f *File) {
+func open(t *testing.T) (dir string, f *StatusFile) {
 	t.Helper()
 	dir = t.TempDir()
-	f, err := Create(dir)
+	f, err := CreateStatus(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,21 +25,21 @@ func open(t *testing.T) (dir string, f *File) {
 // A reader receives the last status, also where it is shorter than the one before.
 func TestWriteAndRead(t *testing.T) {
 	dir, f := open(t)
-	if _, err := Read(dir); err == nil || errors.Is(err, ErrNone) {
+	if _, err := ReadStatus(dir); err == nil || errors.Is(err, ErrNoStatus) {
 		t.Errorf("before the first status: %v", err)
 	}
 	for _, phase := range []string{strings.Repeat("validation", 50), "training"} {
 		if err := f.Write(Status{Phase: phase, Attempt: 2}); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := Read(dir); err != nil || s.Phase != phase || s.Attempt != 2 || s.Version != Version {
+		if s, err := ReadStatus(dir); err != nil || s.Phase != phase || s.Attempt != 2 || s.Version != StatusVersion {
 			t.Errorf("read %+v, %v", s, err)
 		}
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := Read(dir); !errors.Is(err, ErrNone) {
+	if _, err := ReadStatus(dir); !errors.Is(err, ErrNoStatus) {
 		t.Errorf("after the end: %v", err)
 	}
 }
@@ -50,7 +50,7 @@ func TestReadRefuses(t *testing.T) {
 	if err := f.Write(Status{Phase: "training", Attempt: 7}); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, file)
+	path := filepath.Join(dir, statusName)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +66,7 @@ func TestReadRefuses(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := Read(dir); err == nil {
+		if s, err := ReadStatus(dir); err == nil {
 			t.Errorf("%s: read %+v", name, s)
 		} else if newer := strings.Contains(err.Error(), "newer launch"); newer != (name == "newer") {
 			t.Errorf("%s: %v", name, err)
@@ -76,7 +76,7 @@ func TestReadRefuses(t *testing.T) {
 	if err := os.Symlink("/etc/passwd", path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(dir); err == nil {
+	if _, err := ReadStatus(dir); err == nil {
 		t.Error("a link was followed")
 	}
 }

@@ -1,4 +1,4 @@
-package receipt
+package record
 
 import (
 	"fmt"
@@ -33,8 +33,8 @@ func priced(micro int64, on Machine) mem.Estimate {
 	return e
 }
 
-func key(arch string, micro int64) Key {
-	return Key{Plugin: "p", Arch: arch, Phase: "training", Program: "x", Project: "w", Python: "py", Settings: map[string]string{"micro-batch": strconv.FormatInt(micro, 10), "crop": "64"}}
+func key(arch string, micro int64) ReceiptKey {
+	return ReceiptKey{Plugin: "p", Arch: arch, Phase: "training", Program: "x", Project: "w", Python: "py", Settings: map[string]string{"micro-batch": strconv.FormatInt(micro, 10), "crop": "64"}}
 }
 
 var clock = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
@@ -62,8 +62,8 @@ func with(r Receipt, change func(*Receipt)) Receipt {
 }
 
 // today prices what the rungs of a ladder have: micro-batches up to 64.
-func today(on Machine) func(Key) (mem.Estimate, bool) {
-	return func(k Key) (mem.Estimate, bool) {
+func today(on Machine) func(ReceiptKey) (mem.Estimate, bool) {
+	return func(k ReceiptKey) (mem.Estimate, bool) {
 		n, _ := strconv.ParseInt(k.Settings["micro-batch"], 10, 64)
 		return priced(n, on), n <= 64
 	}
@@ -226,7 +226,7 @@ func TestLearnLine(t *testing.T) {
 			mem.Sampled))}, 8, 700, false},
 	} {
 		of := key("net", tt.micro)
-		got := learn(tt.receipts, of, host, func(Key) (mem.Estimate, bool) { return mem.Estimate{Unknown: "no formula"}, true }).apply(tt.e, of)
+		got := learn(tt.receipts, of, host, func(ReceiptKey) (mem.Estimate, bool) { return mem.Estimate{Unknown: "no formula"}, true }).apply(tt.e, of)
 		if tt.want == 0 {
 			if got.Known() || len(got.Learned) > 0 {
 				t.Errorf("%s: %+v, want it to stay unknown", name, got)
@@ -259,7 +259,7 @@ func TestLineThatFailed(t *testing.T) {
 	}{{4, 0, ""}, {6, 0, ""}, {8, 900, "these settings ran out"}, {10, 900, "micro-batch 8 ran out"}, {16, 950,
 		"these settings"}, {64, 0, ""}} {
 		of := key("net", tt.micro)
-		got := learn(rs, of, host, func(Key) (mem.Estimate, bool) { return part, true }).apply(part, of)
+		got := learn(rs, of, host, func(ReceiptKey) (mem.Estimate, bool) { return part, true }).apply(part, of)
 		if tt.least == 0 != got.Known() || tt.least > 0 && got.Least() != tt.least*mib ||
 			!strings.Contains(got.Unknown, tt.says) {
 			t.Errorf("micro-batch %d: %v, at least %v, want %d MiB: %+v", tt.micro, got.Total(), got.Least(), tt.least, got)
@@ -294,7 +294,7 @@ func TestLearnAtLeast(t *testing.T) {
 	e := mem.Estimate{Items: []mem.Item{{Kind: mem.Buffers, What: "queue", Bytes: 100 * mib}}, Unknown: "no formula"}
 	r := took(8, host, data(500, mem.AtLeast))
 	r.Predicted = e
-	got := learn([]Receipt{r}, key("net", 8), host, func(Key) (mem.Estimate, bool) { return e, true }).apply(e, key("net", 8))
+	got := learn([]Receipt{r}, key("net", 8), host, func(ReceiptKey) (mem.Estimate, bool) { return e, true }).apply(e, key("net", 8))
 	if got.Known() || got.Least() != 500*mib || len(got.Learned) == 0 || !strings.Contains(got.Unknown, "ran out of memory") {
 		t.Errorf("%+v", got)
 	}
@@ -363,7 +363,7 @@ func TestCachedIsNoNeed(t *testing.T) {
 	} {
 		on := card
 		on.Total = tt.total
-		caching := func(k Key) (mem.Estimate, bool) {
+		caching := func(k ReceiptKey) (mem.Estimate, bool) {
 			e, ok := today(on)(k)
 			e.Reserved = 416 * mib // parameters, saved tensors and slack are 216
 			return e, ok
@@ -419,14 +419,14 @@ func TestRuntimeIsOfOneProject(t *testing.T) {
 	of := key("net", 16)
 	for name, tt := range map[string]struct {
 		receipts []Receipt
-		of       Key
+		of       ReceiptKey
 		learned  bool
 	}{
 		"of the same":            {elsewhere("w", "py"), of, true},
 		"of another project":     {elsewhere("v", "py"), of, false},
 		"of another interpreter": {elsewhere("w", "venv"), of, false},
 		"of an unknown one":      {elsewhere("", ""), of, false},
-		"for an unknown one":     {elsewhere("", ""), Key{Plugin: "p", Arch: "net", Phase: "training", Settings: of.Settings}, false},
+		"for an unknown one":     {elsewhere("", ""), ReceiptKey{Plugin: "p", Arch: "net", Phase: "training", Settings: of.Settings}, false},
 	} {
 		e := learn(tt.receipts, tt.of, host, today(host)).apply(priced(16, host), tt.of)
 		if got := e.Total() != priced(16, host).Total(); got != tt.learned {

@@ -1,4 +1,4 @@
-package receipt
+package record
 
 import (
 	"testing"
@@ -20,7 +20,7 @@ func TestSpeed(t *testing.T) {
 			{Name: "8 × 2", Values: map[string]int64{job.MicroBatch: 8}}}}},
 	}
 	card := &gpu.Device{Kind: gpu.CUDA, Name: "card", Total: 8 * unit.GiB, Driver: "1"}
-	s := Of(j, card, false)
+	s := SubjectOf(j, card, false)
 	made := func(rung int, rate float64, change func(*Receipt)) Receipt {
 		r := Receipt{Job: s.key(set, ladder.Training, 0, rung), Machine: s.machine, Rate: rate}
 		if change != nil {
@@ -47,7 +47,7 @@ func TestSpeed(t *testing.T) {
 			t.Errorf("%s: %v samples a second", name, got)
 		}
 	}
-	if got := Of(j, nil, false).Speed(all, set, 0, 0); got != 0 {
+	if got := SubjectOf(j, nil, false).Speed(all, set, 0, 0); got != 0 {
 		t.Errorf("without a machine: %v samples a second", got)
 	}
 	workers := made(0, 10, func(r *Receipt) { r.Job.Settings["loader workers"] = "2" })

@@ -1,4 +1,4 @@
-package receipt
+package record
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ var (
 	// environ matches a variable that a Python script reads by its name.
 	environ = lazy.MustCompile(`(?:environ(?:\.get\(|\.setdefault\(|\[)|getenv\()\s*["'](\w+)["']`)
 	// named matches a file of settings that a script names itself.
-	named = lazy.MustCompile(`["']([\w./-]+\.(?:ya?ml|toml))["']`)
+	namedRecipe = lazy.MustCompile(`["']([\w./-]+\.(?:ya?ml|toml))["']`)
 	// passing are variables that differ from run to run, and change no need.
 	passing = lazy.MustCompile(`^(SLURM_|WANDB_|MASTER_|(LOCAL_)?RANK$|WORLD_SIZE$|CUDA_VISIBLE_DEVICES$|TMPDIR$)`)
 	// forSettings are the names of options that name a JSON file of settings: programs write such files, too.
@@ -49,7 +49,7 @@ func around(j *job.Job) (out []string) {
 			}
 		}
 	}
-	for _, w := range words(slices.Concat(j.Command.Args, prog.Args), j.Options) { // a launcher has settings, too
+	for _, w := range programWords(slices.Concat(j.Command.Args, prog.Args), j.Options) { // a launcher has settings, too
 		value := w.value
 		if w.name == "" {
 			value = w.spelt[0]
@@ -67,7 +67,7 @@ func around(j *job.Job) (out []string) {
 			out = append(out, textOf(j.Command.Dir, value))
 		}
 	}
-	for _, m := range named.FindAllSubmatch(script, -1) {
+	for _, m := range namedRecipe.FindAllSubmatch(script, -1) {
 		out = append(out, textOf(j.Command.Dir, string(m[1])))
 	}
 	return out

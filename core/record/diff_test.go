@@ -1,4 +1,4 @@
-package diff
+package record
 
 import (
 	"slices"
@@ -11,8 +11,6 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/metric"
-	"github.com/launch-ml/launch/core/receipt"
-	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -57,19 +55,19 @@ func (s story) side(id string) Side {
 	if s.peak > 0 {
 		out.Measured = map[string][]mem.Measurement{"training": {{Is: mem.Used, Bytes: s.peak, Bound: mem.AtMost}}}
 	}
-	h := &record.History{ID: id, Events: []record.Event{{Kind: record.Started, Run: &run.Run{Job: j}, Device: s.device}}}
-	h.Events = append(h.Events, record.Event{Kind: record.Planned, Plan: &plan}, record.Event{Kind: record.Ended,
+	h := &History{ID: id, Events: []Event{{Kind: Started, Run: &run.Run{Job: j}, Device: s.device}}}
+	h.Events = append(h.Events, Event{Kind: Planned, Plan: &plan}, Event{Kind: Ended,
 		Attempt: &run.Attempt{Plan: plan, Outcome: out}})
 	if s.trial {
 		trial := plan
 		trial.Trial, trial.Attempt, trial.Edits = run.Rehearsal, 0, []config.Edit{{At: config.Address{Doc: "x.yml",
 			Path: "train.lr"}, To: "99"}}
-		h.Events = append(h.Events, record.Event{Kind: record.Planned, Plan: &trial}, record.Event{Kind: record.Ended,
+		h.Events = append(h.Events, Event{Kind: Planned, Plan: &trial}, Event{Kind: Ended,
 			Attempt: &run.Attempt{Plan: trial}})
 	}
-	side := Side{History: h, Receipts: []receipt.Receipt{{Run: "another", Machine: receipt.Machine{Torch: "0.1"}}}}
+	side := Side{History: h, Receipts: []Receipt{{Run: "another", Machine: Machine{Torch: "0.1"}}}}
 	if s.torch != "" {
-		side.Receipts = append(side.Receipts, receipt.Receipt{Run: id, Machine: receipt.Machine{Torch: s.torch}})
+		side.Receipts = append(side.Receipts, Receipt{Run: id, Machine: Machine{Torch: s.torch}})
 	}
 	return side
 }
@@ -124,7 +122,7 @@ func TestDiffers(t *testing.T) {
 		"an option": {story{torch: "2.6.0", args: []string{"python", "-u", "train.py", "-opt",
 			"x.yml", "--workers", "9"}}, []string{"settings --workers: 4 → 9", "settings -u: not set → "}},
 		"a secret": {story{torch: "2.6.0", args: []string{"python", "train.py", "-opt", "x.yml",
-			"--hf_token", "abc"}}, []string{"settings --hf_token: not set → " + record.Masked}},
+			"--hf_token", "abc"}}, []string{"settings --hf_token: not set → " + Masked}},
 	} {
 		d := Compare(story{torch: "2.6.0"}.side("a"), tt.b.side("b"))
 		if got := texts(d); !slices.Equal(got, tt.want) {
@@ -216,7 +214,7 @@ func TestResults(t *testing.T) {
 	if r, ok := d.Results[0].Ratio(); !ok || r != 1.25 {
 		t.Errorf("the ratio is %v, %v", r, ok)
 	}
-	i := slices.IndexFunc(d.Results, func(f Figure) bool { return f.Name == "psnr, best" })
+	i := slices.IndexFunc(d.Results, func(f FigurePair) bool { return f.Name == "psnr, best" })
 	if i < 0 || *d.Results[i].A != 30 {
 		t.Errorf("no psnr in %+v", d.Results)
 	}
@@ -229,8 +227,8 @@ func TestResults(t *testing.T) {
 // A command that no plugin recognised has its words and its peak.
 func TestTyped(t *testing.T) {
 	typed := func(id, is string, peak unit.Bytes, args ...string) Side {
-		return Side{History: &record.History{ID: id, Events: []record.Event{{Kind: record.Followed, Args: args, Dir: "/w"},
-			{Kind: record.Ended, Outcome: &run.Outcome{Ending: run.Succeeded, Peak: peak, PeakIs: is}}}}}
+		return Side{History: &History{ID: id, Events: []Event{{Kind: Followed, Args: args, Dir: "/w"},
+			{Kind: Ended, Outcome: &run.Outcome{Ending: run.Succeeded, Peak: peak, PeakIs: is}}}}}
 	}
 	d := Compare(typed("a", mem.Used, 10, "sh", "-c", "one"), typed("b", mem.Used, 30, "sh", "-c", "two"))
 	if got := texts(d); !slices.Equal(got, []string{"command words: sh -c one → sh -c two"}) {
