@@ -15,7 +15,6 @@ import (
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/python/options"
 	"github.com/launch-ml/launch/core/trust"
 )
 
@@ -25,7 +24,7 @@ type program struct {
 	path   string        // of its source; "" if that is not known
 	source python.Source // read when it is asked for
 	read   bool
-	list   *options.List // read when it is asked for
+	list   *python.Options // read when it is asked for
 }
 
 func programOf(prog command.Prog, env []string) *program {
@@ -57,11 +56,11 @@ func (p *program) text() python.Source {
 }
 
 // settings are the settings that the program takes, as the sources of its project declare them.
-func (p *program) settings() options.List {
+func (p *program) settings() python.Options {
 	if p.list == nil {
-		list := options.List{}
+		list := python.Options{}
 		if p.path != "" {
-			list = options.Read(p.path, p.Dir)
+			list = python.ReadOptions(p.path, p.Dir)
 		}
 		p.list = &list
 	}

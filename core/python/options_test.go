@@ -1,4 +1,4 @@
-package options
+package python
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 // write makes a project of files, "name\n" before each text, and returns its folder.
-func write(t testing.TB, files map[string]string) string {
+func optionsWrite(t testing.TB, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
@@ -28,14 +28,14 @@ func write(t testing.TB, files map[string]string) string {
 
 // The files of what Hydra makes are found by their names in the configuration.
 func TestTargets(t *testing.T) {
-	dir := write(t, map[string]string{
+	dir := optionsWrite(t, map[string]string{
 		"train.py":          "import hydra\n@hydra.main(config_path='conf', config_name='config')\ndef main(cfg): pass\n",
 		"conf/config.yaml":  "defaults:\n  - net: mlp\nopt:\n  _target_: torch.optim.Adam\n",
 		"conf/net/mlp.yaml": "_target_: nets.mlp.MLP\npart:\n  _target_: nets.part.Part\n",
 		"nets/mlp.py":       "class MLP: pass\n", "nets/part.py": "class Part: pass\n",
 	})
 	var got []string
-	for _, path := range Read(filepath.Join(dir, "train.py")).Targets {
+	for _, path := range ReadOptions(filepath.Join(dir, "train.py")).Targets {
 		name, _ := filepath.Rel(dir, path)
 		got = append(got, name)
 	}
@@ -241,7 +241,7 @@ def main(cfg: Train): pass
 		}, "batch_size=4 data.workers=2 data.name=s name=? optim.lr=0.1 list=?"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := Read(filepath.Join(write(t, tt.files), "train.py"))
+			l := ReadOptions(filepath.Join(optionsWrite(t, tt.files), "train.py"))
 			words := strings.Split(tt.want, " --")
 			for i := range words[1:] {
 				words[i+1] = "--" + words[i+1]
@@ -270,7 +270,7 @@ func shown(o Option, ok bool) string {
 }
 
 func TestDetails(t *testing.T) {
-	dir := write(t, map[string]string{"train.py": `
+	dir := optionsWrite(t, map[string]string{"train.py": `
 from transformers import HfArgumentParser, TrainingArguments
 p.add_argument("-b", "--batch-size", default=8, type=int, help="how (many),"
                " at  once", dest="batch")
@@ -281,7 +281,7 @@ p.add_argument("--" + name)
 opts.add_config_arguments(p)
 HfArgumentParser(TrainingArguments)
 `})
-	l := Read(filepath.Join(dir, "train.py"))
+	l := ReadOptions(filepath.Join(dir, "train.py"))
 	b, _ := l.Lookup("-b")
 	if b.Dest != "batch" || b.Type != "int" || b.Help != "how (many), at once" || b.Where() != "train.py:3" ||
 		b.How != Argparse {
@@ -303,25 +303,25 @@ HfArgumentParser(TrainingArguments)
 	if len(l.Unread) != 2 {
 		t.Errorf("unread: %q", l.Unread)
 	}
-	if v, ok := Default(l, "--batch-size"); v != "8" || !ok {
+	if v, ok := optionDefault(l, "--batch-size"); v != "8" || !ok {
 		t.Error(v, ok)
 	}
-	if v, ok := Default(l, "--nothing"); v != "" || ok {
+	if v, ok := optionDefault(l, "--nothing"); v != "" || ok {
 		t.Error(v, ok)
 	}
-	if l := Read(filepath.Join(dir, "none.py")); len(l.Options) > 0 {
+	if l := ReadOptions(filepath.Join(dir, "none.py")); len(l.Options) > 0 {
 		t.Error(l)
 	}
 }
 
 // A script of an installed package leads to the files of that package, and not to other packages beside it.
 func TestInstalledPackages(t *testing.T) {
-	dir := write(t, map[string]string{
+	dir := optionsWrite(t, map[string]string{
 		"site-packages/pkg/__init__.py": "", "site-packages/pkg/train.py": "from .opts import p\nimport other.opts\n",
 		"site-packages/pkg/opts.py": "p.add_argument('--a', default=1)\n", "site-packages/other/__init__.py": "",
 		"site-packages/other/opts.py": "p.add_argument('--b', default=1)\n",
 	})
-	l := Read(filepath.Join(dir, "site-packages", "pkg", "train.py"), dir)
+	l := ReadOptions(filepath.Join(dir, "site-packages", "pkg", "train.py"), dir)
 	if _, a := l.Lookup("--a"); !a || len(l.Options) != 1 {
 		t.Errorf("%+v", l.Options)
 	}
@@ -351,7 +351,7 @@ func FuzzRead(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		for _, o := range Read(filepath.Join(dir, "train.py")).Options {
+		for _, o := range ReadOptions(filepath.Join(dir, "train.py")).Options {
 			if !o.Known && o.Default != "" {
 				t.Errorf("%v: a default of %q that is not known", o.Names, o.Default)
 			}

@@ -1,9 +1,4 @@
-// Package options finds the settings that a Python training program takes: the options of its command line with their
-// defaults, the keys of its configuration, and the constants of its script.
-//
-// It reads the script and the files of its project that it imports, and runs nothing. A default that comes from
-// code that is not read, or that is computed, is unknown.
-package options
+package python
 
 import (
 	"path/filepath"
@@ -11,24 +6,29 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/python"
 )
+
+// Package options finds the settings that a Python training program takes: the options of its command line with their
+// defaults, the keys of its configuration, and the constants of its script.
+//
+// It reads the script and the files of its project that it imports, and runs nothing. A default that comes from
+// code that is not read, or that is computed, is unknown.
 
 // How says by what a program takes a setting.
 type How string
 
 const (
-	Argparse  How = "argparse"
-	HF        How = "HfArgumentParser"
-	Click     How = "click"     // typer too
-	Tyro      How = "tyro"      // names have dashes, and underscores as well
-	Dataclass How = "dataclass" // simple-parsing, pyrallis, draccus: names have underscores
-	Fire      How = "fire"
-	Absl      How = "absl"
-	Globals   How = "configurator" // constants of the script, by --name=value: nanoGPT
-	Constants How = "constants"    // of the script; no argument changes them
-	Hydra     How = "hydra"        // KEY=VALUE
-	File      How = "file"         // of settings, whose path the script has; no argument names it
+	Argparse    How = "argparse"
+	HF          How = "HfArgumentParser"
+	Click       How = "click"     // typer too
+	Tyro        How = "tyro"      // names have dashes, and underscores as well
+	Dataclass   How = "dataclass" // simple-parsing, pyrallis, draccus: names have underscores
+	Fire        How = "fire"
+	Absl        How = "absl"
+	ByGlobals   How = "configurator" // constants of the script, by --name=value: nanoGPT
+	ByConstants How = "constants"    // of the script; no argument changes them
+	Hydra       How = "hydra"        // KEY=VALUE
+	ByFile      How = "file"         // of settings, whose path the script has; no argument names it
 )
 
 // An Option is one setting.
@@ -54,16 +54,16 @@ func (o Option) Where() string {
 	if o.Path == "" {
 		return string(o.How) + "'s own"
 	}
-	return python.Place(o.Path, o.Line)
+	return Place(o.Path, o.Line)
 }
 
 // A List is what was found of a program.
-type List struct {
+type Options struct {
 	Options []Option
 	// Unread are places where options are declared that were not read: a library adds them, or their names are computed.
 	Unread []string
 	// Files are the files that were read, the script first.
-	Files []python.Source
+	Files []Source
 	// Targets are the files of the modules whose classes Hydra makes by a key _target_: no import names them.
 	Targets []string
 	// Cut says that there was more than is read at most.
@@ -72,7 +72,7 @@ type List struct {
 
 // Lookup returns the option of that name. Where several have it, its default is known only if they agree. The names
 // of a program that takes dashes for underscores are compared so.
-func (l List) Lookup(name string) (found Option, ok bool) {
+func (l Options) Lookup(name string) (found Option, ok bool) {
 	for _, o := range l.Options {
 		if !o.Named(name) {
 			continue
@@ -106,19 +106,19 @@ func underscored(name string) string {
 }
 
 // Default is the default of an option, and whether it is known.
-func Default(l List, name string) (string, bool) {
+func optionDefault(l Options, name string) (string, bool) {
 	o, ok := l.Lookup(name)
 	return o.Default, ok && o.Known
 }
 
 // Read finds the settings of a script. Its imports are looked for beside it and below roots: the folder that the
 // command is run in, of a module.
-func Read(script string, roots ...string) List {
+func ReadOptions(script string, roots ...string) Options {
 	r := newReader(append([]string{filepath.Dir(script)}, roots...))
 	r.folders = append(slices.Clone(roots), filepath.Dir(script))
 	m := r.load(script)
 	if m == nil {
-		return List{}
+		return Options{}
 	}
 	r.follow(m)
 	for _, m := range r.order {
@@ -131,7 +131,7 @@ func Read(script string, roots ...string) List {
 	r.hydra(m)
 	r.settingsFiles()
 	r.constants(m)
-	l := List{Options: r.out, Unread: r.unread, Cut: r.cut, Targets: r.targets(script)}
+	l := Options{Options: r.out, Unread: r.unread, Cut: r.cut, Targets: r.targets(script)}
 	for _, m := range r.order {
 		l.Files = append(l.Files, m.Source)
 	}

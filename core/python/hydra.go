@@ -1,4 +1,4 @@
-package options
+package python
 
 import (
 	"path/filepath"
@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/python"
 )
 
 // hydra reads @hydra.main: the keys of the file that it names, and of those that this one composes.
@@ -15,19 +14,19 @@ func (r *reader) hydra(m *module) {
 		return
 	}
 	for _, m := range r.order {
-		r.each(m, func(c python.Call, at int) {
+		r.each(m, func(c Call, at int) {
 			_, name := cutLast(c.Name)
 			if !m.Is(c.First-1, "@") || name != "main" && name != "hydra_main" || !strings.Contains(c.Name, "hydra") {
 				return
 			}
 			args := m.Args(c.Open)
 			path, file := "", "config"
-			if a, ok := python.Keyword(args, "config_path"); ok {
+			if a, ok := Keyword(args, "config_path"); ok {
 				path, _ = r.value(m, a.Range, at)
 			} else if len(args) > 0 && args[0].Name == "" {
 				path, _ = r.value(m, args[0].Range, at)
 			}
-			if a, ok := python.Keyword(args, "config_name"); ok {
+			if a, ok := Keyword(args, "config_name"); ok {
 				file, _ = r.value(m, a.Range, at)
 			}
 			dir := path
@@ -143,16 +142,16 @@ func (r *reader) keys(path string, v config.Value, prefix string, depth int) {
 // settingsFiles reads the files of settings whose paths stand in the code: OmegaConf.load("c.yaml"), and open("c.yaml")
 // in a file that reads YAML, JSON or TOML. With OmegaConf.from_cli, an argument KEY=VALUE sets a key of them.
 func (r *reader) settingsFiles() {
-	how := File
+	how := ByFile
 	for _, m := range r.order {
-		r.each(m, func(c python.Call, _ int) {
+		r.each(m, func(c Call, _ int) {
 			if c.Name == "OmegaConf.from_cli" {
 				how = Hydra
 			}
 		})
 	}
 	for _, m := range r.order {
-		r.each(m, func(c python.Call, at int) {
+		r.each(m, func(c Call, at int) {
 			loads := c.Name == "OmegaConf.load"
 			if c.Name == "open" && len(m.Calls(m.Statements[at].Range)) > 0 {
 				loads = strings.Contains(m.Code, "yaml") || strings.Contains(m.Code, "json") || strings.Contains(m.Code, "toml")

@@ -1,4 +1,4 @@
-package options
+package python
 
 import (
 	"os"
@@ -8,7 +8,6 @@ import (
 
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
-	"github.com/launch-ml/launch/core/python"
 )
 
 // What is read of one project at most.
@@ -38,7 +37,7 @@ type reader struct {
 
 // A module is one file.
 type module struct {
-	*python.Syntax
+	*Syntax
 	imported map[string]symbol // what names are imported
 	stars    []string          // files of which all names are imported
 	defined  map[string]int    // classes and functions of the module, by their statements
@@ -86,10 +85,10 @@ func installed(dir string) bool {
 // resolve is the file of a module, or "".
 func (r *reader) resolve(importer, module string) string {
 	if strings.HasPrefix(module, ".") {
-		return python.Resolve("", importer, module)
+		return Resolve("", importer, module)
 	}
 	for _, root := range r.roots {
-		if path := python.Resolve(root, importer, module); path != "" {
+		if path := Resolve(root, importer, module); path != "" {
 			return path
 		}
 	}
@@ -125,7 +124,7 @@ func (r *reader) load(path string) *module {
 	if text == "" || r.narrow && !r.telling(path) && filepath.Base(path) != "__init__.py" {
 		return nil
 	}
-	m := &module{Syntax: python.NewSource(path, text).Syntax(), imported: map[string]symbol{},
+	m := &module{Syntax: NewSource(path, text).Syntax(), imported: map[string]symbol{},
 		defined: map[string]int{}, bound: map[string][]int{}}
 	m.live = make([]bool, len(m.Statements))
 	r.modules[path] = m
@@ -163,28 +162,28 @@ func (r *reader) index(m *module, i int) {
 		}
 		return
 	}
-	bind := func(r python.Range) {
+	bind := func(r Range) {
 		for t := r.First; t < r.End; t++ {
-			if m.Tokens[t].Kind == python.Word {
+			if m.Tokens[t].Kind == Word {
 				m.bound[m.Token(t)] = append(m.bound[m.Token(t)], i)
 			}
 		}
 	}
 	if eq := m.Find(s.Range, "="); eq >= 0 { // a, b = 1, 2
-		bind(python.Range{First: s.First, End: m.lastEquals(s.Range)})
+		bind(Range{First: s.First, End: m.lastEquals(s.Range)})
 		return
 	}
 	switch first := m.Token(s.First); {
 	case first == "for" || first == "with" || first == "except" || first == "global" || first == "nonlocal":
 		bind(s.Range)
-	case s.First+1 < s.End && m.Tokens[s.First].Kind == python.Word && strings.HasSuffix(m.Token(s.First+1), "="):
-		bind(python.Range{First: s.First, End: s.First + 1}) // a += 1
+	case s.First+1 < s.End && m.Tokens[s.First].Kind == Word && strings.HasSuffix(m.Token(s.First+1), "="):
+		bind(Range{First: s.First, End: s.First + 1}) // a += 1
 	}
 }
 
 // lastEquals is the last "=" of a statement such as a = b = 1.
-func (m *module) lastEquals(r python.Range) (at int) {
-	for i := m.Find(r, "="); i >= 0; i = m.Find(python.Range{First: i + 1, End: r.End}, "=") {
+func (m *module) lastEquals(r Range) (at int) {
+	for i := m.Find(r, "="); i >= 0; i = m.Find(Range{First: i + 1, End: r.End}, "=") {
 		at = i
 	}
 	return at
@@ -201,15 +200,15 @@ func (r *reader) inDefinition(m *module, i int) bool {
 }
 
 // imports notes the names of an import statement.
-func (r *reader) imports(m *module, s python.Statement) {
+func (r *reader) imports(m *module, s Statement) {
 	i := s.First + 1
 	dotted := func() string {
 		from := i
-		for i < s.End && (m.Tokens[i].Kind == python.Word && !m.Is(i, "import") && !m.Is(i, "as") || m.Is(i, ".") ||
+		for i < s.End && (m.Tokens[i].Kind == Word && !m.Is(i, "import") && !m.Is(i, "as") || m.Is(i, ".") ||
 			m.Is(i, "...")) {
 			i++
 		}
-		return strings.Join(strings.Fields(m.Of(python.Range{First: from, End: i})), "")
+		return strings.Join(strings.Fields(m.Of(Range{First: from, End: i})), "")
 	}
 	if m.Is(s.First, "import") {
 		for i < s.End {
@@ -232,7 +231,7 @@ func (r *reader) imports(m *module, s python.Statement) {
 		switch {
 		case m.Is(i, "*") && path != "":
 			m.stars = append(m.stars, path)
-		case m.Tokens[i].Kind == python.Word:
+		case m.Tokens[i].Kind == Word:
 			name := m.Token(i)
 			as := name
 			if m.Is(i+1, "as") {
@@ -376,7 +375,7 @@ func (r *reader) follow(script *module) {
 }
 
 // leadsTo are the files of the project that an import statement runs.
-func (r *reader) leadsTo(m *module, s python.Statement) (paths []string) {
+func (r *reader) leadsTo(m *module, s Statement) (paths []string) {
 	if first := m.Token(s.First); first != "import" && first != "from" {
 		return nil
 	}
@@ -386,7 +385,7 @@ func (r *reader) leadsTo(m *module, s python.Statement) (paths []string) {
 		}
 	}
 	if m.Is(s.First, "import") { // a.b.c
-		for _, part := range m.Split(python.Range{First: s.First + 1, End: s.End}, ",") {
+		for _, part := range m.Split(Range{First: s.First + 1, End: s.End}, ",") {
 			if sym := m.imported[m.Of(part)]; sym.path != "" {
 				paths = append(paths, sym.path)
 			}

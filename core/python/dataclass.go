@@ -1,11 +1,10 @@
-package options
+package python
 
 import (
 	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/python"
 )
 
 // A field is one of a dataclass, or a parameter of a function.
@@ -24,7 +23,7 @@ type class struct {
 // dataclasses reads the classes from which command lines are made.
 func (r *reader) dataclasses() {
 	for _, m := range r.order {
-		r.each(m, func(c python.Call, at int) {
+		r.each(m, func(c Call, at int) {
 			args := m.Args(c.Open)
 			_, name := cutLast(c.Name)
 			switch {
@@ -64,7 +63,7 @@ func (r *reader) wrapped(m *module) {
 			continue
 		}
 		if d, ok := m.Definition(s); ok && d.Class && d.Open >= 0 &&
-			slices.ContainsFunc(m.Args(d.Open), func(a python.Arg) bool {
+			slices.ContainsFunc(m.Args(d.Open), func(a Arg) bool {
 				_, name := cutLast(m.Of(a.Range))
 				return name == "Tap" || name == "TypedArgs"
 			}) {
@@ -86,16 +85,16 @@ func (r *reader) wrapped(m *module) {
 		}
 		for _, p := range m.Split(m.Inside(d.Open), ",")[:min(1, len(m.Split(m.Inside(d.Open), ",")))] {
 			if colon := m.Find(p, ":"); colon >= 0 {
-				r.emit(m, m.Of(python.Range{First: colon + 1, End: p.End}), Dataclass, "")
+				r.emit(m, m.Of(Range{First: colon + 1, End: p.End}), Dataclass, "")
 			}
 		}
 	}
 }
 
 // classes are the names of classes in a call's first argument, or in the keyword of that name.
-func (r *reader) classes(m *module, args []python.Arg, at int, keyword string) (names []string) {
-	var e python.Range
-	if a, ok := python.Keyword(args, keyword); ok {
+func (r *reader) classes(m *module, args []Arg, at int, keyword string) (names []string) {
+	var e Range
+	if a, ok := Keyword(args, keyword); ok {
 		e = a.Range
 	} else if len(args) > 0 && args[0].Name == "" {
 		e = args[0].Range
@@ -104,7 +103,7 @@ func (r *reader) classes(m *module, args []python.Arg, at int, keyword string) (
 }
 
 // instances are the names of classes and functions in the dictionary that a call is given: tyro's subcommands.
-func (r *reader) instances(m *module, args []python.Arg, at int) (names []string) {
+func (r *reader) instances(m *module, args []Arg, at int) (names []string) {
 	if len(args) == 0 {
 		return nil
 	}
@@ -117,14 +116,14 @@ func (r *reader) instances(m *module, args []python.Arg, at int) (names []string
 		}
 	}
 	for t := e.First; t < e.End; t++ {
-		if m.Tokens[t].Kind != python.Word || m.Is(t-1, ".") {
+		if m.Tokens[t].Kind != Word || m.Is(t-1, ".") {
 			continue
 		}
 		end := t + 1
 		for end+1 < e.End && m.Is(end, ".") {
 			end += 2
 		}
-		name := m.Of(python.Range{First: t, End: end})
+		name := m.Of(Range{First: t, End: end})
 		if in, _, _ := r.find(m, name, 0); in != nil && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -132,7 +131,7 @@ func (r *reader) instances(m *module, args []python.Arg, at int) (names []string
 	return names
 }
 
-func (r *reader) classNames(m *module, e python.Range, at, depth int) (names []string) {
+func (r *reader) classNames(m *module, e Range, at, depth int) (names []string) {
 	if e.Empty() || depth > 3 {
 		return nil
 	}
@@ -304,12 +303,12 @@ func (r *reader) nest(m *module, f *field, annotation string) {
 }
 
 // fieldDefault reads a field's value: a literal, or a call of field() and its likes.
-func (r *reader) fieldDefault(m *module, f *field, e python.Range, at int) {
+func (r *reader) fieldDefault(m *module, f *field, e Range, at int) {
 	if strings.HasPrefix(f.Type, "Literal[") || strings.Contains(f.Type, "[Literal[") {
 		inner := f.Type[strings.Index(f.Type, "Literal[")+8:]
 		inner, _, _ = strings.Cut(inner, "]")
 		for _, c := range strings.Split(inner, ",") {
-			text, quoted := python.Unquote(strings.TrimSpace(c))
+			text, quoted := Unquote(strings.TrimSpace(c))
 			if quoted {
 				f.Choices = append(f.Choices, text)
 			}
@@ -332,30 +331,30 @@ func (r *reader) fieldDefault(m *module, f *field, e python.Range, at int) {
 		return
 	}
 	args := m.Args(calls[0].Open)
-	if a, ok := python.Keyword(args, "default"); ok {
+	if a, ok := Keyword(args, "default"); ok {
 		f.Default, f.Known = r.value(m, a.Range, at)
-	} else if a, ok := python.Keyword(args, "default_factory"); ok {
+	} else if a, ok := Keyword(args, "default_factory"); ok {
 		r.factory(m, f, a.Range, at)
 	} else if len(args) > 0 && args[0].Name == "" && args[0].Stars == 0 && m.Of(args[0].Range) != "..." {
 		f.Default, f.Known = r.value(m, args[0].Range, at)
 	}
 	for _, key := range []string{"help", "description", "doc"} {
-		if a, ok := python.Keyword(args, key); ok {
+		if a, ok := Keyword(args, key); ok {
 			f.Help, _ = m.Str(a.Range)
 		}
 	}
-	if a, ok := python.Keyword(args, "metadata"); ok && m.Is(a.First, "{") {
+	if a, ok := Keyword(args, "metadata"); ok && m.Is(a.First, "{") {
 		for _, entry := range m.Split(m.Inside(a.First), ",") {
-			if colon := m.Find(entry, ":"); colon >= 0 && strings.Trim(m.Of(python.Range{First: entry.First,
+			if colon := m.Find(entry, ":"); colon >= 0 && strings.Trim(m.Of(Range{First: entry.First,
 				End: colon}), `"'`) == "help" {
-				f.Help, _ = m.Str(python.Range{First: colon + 1, End: entry.End})
+				f.Help, _ = m.Str(Range{First: colon + 1, End: entry.End})
 			}
 		}
 	}
 	f.Help = strings.Join(strings.Fields(f.Help), " ")
 }
 
-func (r *reader) factory(m *module, f *field, e python.Range, at int) {
+func (r *reader) factory(m *module, f *field, e Range, at int) {
 	switch name := m.Of(e); {
 	case name == "list":
 		f.Default, f.Known = "[]", true
@@ -363,7 +362,7 @@ func (r *reader) factory(m *module, f *field, e python.Range, at int) {
 		f.Default, f.Known = "{}", true
 	case m.Is(e.First, "lambda"):
 		if colon := m.Find(e, ":"); colon >= 0 {
-			f.Default, f.Known = r.value(m, python.Range{First: colon + 1, End: e.End}, at)
+			f.Default, f.Known = r.value(m, Range{First: colon + 1, End: e.End}, at)
 		}
 	default:
 		r.nest(m, f, name)
@@ -371,19 +370,19 @@ func (r *reader) factory(m *module, f *field, e python.Range, at int) {
 }
 
 // parameters are those of a function, as fire and tyro make options of them.
-func (r *reader) parameters(m *module, d python.Definition, statement int) (out []field) {
+func (r *reader) parameters(m *module, d Definition, statement int) (out []field) {
 	if d.Open < 0 {
 		return nil
 	}
 	for _, p := range m.Split(m.Inside(d.Open), ",") {
 		f := field{}
 		f.Path, f.Line = m.Path, m.LineOf(p.First)
-		name, value := p, python.Range{}
+		name, value := p, Range{}
 		if eq := m.Find(p, "="); eq >= 0 {
-			name, value = python.Range{First: p.First, End: eq}, python.Range{First: eq + 1, End: p.End}
+			name, value = Range{First: p.First, End: eq}, Range{First: eq + 1, End: p.End}
 		}
 		if colon := m.Find(name, ":"); colon >= 0 {
-			f.Type = m.Of(python.Range{First: colon + 1, End: name.End})
+			f.Type = m.Of(Range{First: colon + 1, End: name.End})
 			name.End = colon
 		}
 		f.flat = m.Of(name)

@@ -1,4 +1,4 @@
-package options
+package python
 
 import (
 	"path/filepath"
@@ -8,7 +8,6 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
-	"github.com/launch-ml/launch/core/python"
 )
 
 var (
@@ -58,7 +57,7 @@ func (r *reader) configurator(m *module) int {
 }
 
 // First is the bracket after the first token of a statement that is that word.
-func (m *module) First(s python.Statement, word string) int {
+func (m *module) First(s Statement, word string) int {
 	for i := s.First; i+1 < s.End; i++ {
 		if m.Is(i, word) && m.Is(i+1, "(") {
 			return i + 1
@@ -82,7 +81,7 @@ func (r *reader) globals(m *module, before int) {
 			continue
 		}
 		o := Option{Names: []string{"--" + a.Name}, Dest: a.Name, Path: m.Path, Line: m.LineOf(m.Statements[i].First),
-			How: Globals}
+			How: ByGlobals}
 		o.Default, o.Known = r.value(m, a.Value, i)
 		if o.Known && o.Default == "None" || strings.IndexAny(m.Of(a.Value), "[{") == 0 {
 			continue // it takes numbers, strings and truth values only
@@ -97,13 +96,13 @@ func (r *reader) globals(m *module, before int) {
 	}
 }
 
-func typeOf(m *module, e python.Range, o Option) string {
+func typeOf(m *module, e Range, o Option) string {
 	switch {
 	case !o.Known:
 		return ""
 	case o.Default == "True" || o.Default == "False":
 		return "bool"
-	case m.Tokens[e.First].Kind == python.String:
+	case m.Tokens[e.First].Kind == String:
 		return "str"
 	case strings.ContainsAny(o.Default, ".e"):
 		return "float"
@@ -173,13 +172,13 @@ func (m *module) rebound(i int) (names []string) {
 }
 
 // constantAt adds one constant, or the entries of a dictionary.
-func (r *reader) constantAt(m *module, name string, e python.Range, at, depth int) {
-	o := Option{Names: []string{name}, Dest: name, Path: m.Path, Line: m.LineOf(e.First), How: Constants}
+func (r *reader) constantAt(m *module, name string, e Range, at, depth int) {
+	o := Option{Names: []string{name}, Dest: name, Path: m.Path, Line: m.LineOf(e.First), How: ByConstants}
 	if m.Is(e.First, "{") && m.Tokens[e.First].Pair == e.End-1 && depth < 4 {
 		for _, entry := range m.Split(m.Inside(e.First), ",") {
 			if colon := m.Find(entry, ":"); colon >= 0 {
-				if key, ok := m.Str(python.Range{First: entry.First, End: colon}); ok && key != "" {
-					r.constantAt(m, name+"."+config.JoinPath(key), python.Range{First: colon + 1, End: entry.End}, at, depth+1)
+				if key, ok := m.Str(Range{First: entry.First, End: colon}); ok && key != "" {
+					r.constantAt(m, name+"."+config.JoinPath(key), Range{First: colon + 1, End: entry.End}, at, depth+1)
 				}
 			}
 		}

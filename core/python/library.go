@@ -1,4 +1,4 @@
-package options
+package python
 
 import (
 	_ "embed"

@@ -1,11 +1,10 @@
-package options
+package python
 
 import (
 	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/python"
 )
 
 // click reads @click.option, and typer's parameters.
@@ -15,7 +14,7 @@ func (r *reader) click(m *module) {
 	if !isClick && !isTyper {
 		return
 	}
-	r.each(m, func(c python.Call, at int) {
+	r.each(m, func(c Call, at int) {
 		_, method := cutLast(c.Name)
 		external := c.Name == "click.option" || method == "option" && c.Name == "option"
 		if external && isClick && (m.Is(c.First-1, "@") || c.Name == "click.option") {
@@ -47,7 +46,7 @@ func (r *reader) click(m *module) {
 	}
 }
 
-func (r *reader) clickOption(m *module, c python.Call, at int) {
+func (r *reader) clickOption(m *module, c Call, at int) {
 	o := Option{Path: m.Path, Line: m.LineOf(c.First), How: Click}
 	args := m.Args(c.Open)
 	starred := false
@@ -81,12 +80,12 @@ func (r *reader) clickOption(m *module, c python.Call, at int) {
 	r.details(m, &o, args, at)
 	flag := false
 	for _, name := range []string{"is_flag", "count"} {
-		if a, ok := python.Keyword(args, name); ok && m.Of(a.Range) == "True" {
+		if a, ok := Keyword(args, name); ok && m.Of(a.Range) == "True" {
 			o.Takes, flag = config.None, true
 		}
 	}
 	o.Default, o.Known = cond(flag || o.Takes == config.None, "False", "None"), !starred
-	if a, ok := python.Keyword(args, "default"); ok {
+	if a, ok := Keyword(args, "default"); ok {
 		o.Default, o.Known = r.value(m, a.Range, at)
 	}
 	r.add(o)
@@ -119,7 +118,7 @@ func (r *reader) typer(m *module, name string) {
 }
 
 // typerNames are the names that typer.Option gives to a parameter.
-func typerNames(m *module, s python.Statement, parameter string) (names []string) {
+func typerNames(m *module, s Statement, parameter string) (names []string) {
 	for _, c := range m.Calls(s.Range) {
 		if !strings.HasSuffix(c.Name, "Option") || c.First < 2 {
 			continue
@@ -145,7 +144,7 @@ func (r *reader) absl(m *module) {
 	if !strings.Contains(m.Code, "DEFINE_") {
 		return
 	}
-	r.each(m, func(c python.Call, at int) {
+	r.each(m, func(c Call, at int) {
 		_, method := cutLast(c.Name)
 		kind, ok := strings.CutPrefix(method, "DEFINE_")
 		args := m.Args(c.Open)
@@ -163,7 +162,7 @@ func (r *reader) absl(m *module) {
 			o.Names, o.Takes = append(o.Names, "--no"+name), config.None
 		}
 		def := args[1]
-		if a, ok := python.Keyword(args, "default"); ok {
+		if a, ok := Keyword(args, "default"); ok {
 			def = a
 		}
 		o.Default, o.Known = r.value(m, def.Range, at)
@@ -180,7 +179,7 @@ func (r *reader) absl(m *module) {
 
 // fire reads fire.Fire(f): the parameters of a function, of a class and its methods, or of all functions of the script.
 func (r *reader) fire(m *module) {
-	r.each(m, func(c python.Call, at int) {
+	r.each(m, func(c Call, at int) {
 		cli := c.Name == "CLI" || c.Name == "auto_cli" || strings.HasPrefix(c.Name, "jsonargparse.")
 		if c.Name != "fire.Fire" && c.Name != "Fire" && !(cli && strings.Contains(m.Code, "jsonargparse")) {
 			return

@@ -1,4 +1,4 @@
-package options
+package python
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/python"
 )
 
 func (r *reader) add(o Option) {
@@ -26,7 +25,7 @@ func (r *reader) leftOut(m *module, token int, format string, args ...any) {
 }
 
 // each calls f with each call of a module's live code.
-func (r *reader) each(m *module, f func(c python.Call, statement int)) {
+func (r *reader) each(m *module, f func(c Call, statement int)) {
 	for i, s := range m.Statements {
 		if m.live[i] {
 			for _, c := range m.Calls(s.Range) {
@@ -47,11 +46,11 @@ func (r *reader) argparse(m *module) {
 	configargparse := strings.Contains(m.Code, "configargparse") || strings.Contains(m.Code, "ConfigArgumentParser")
 	first := len(r.out)
 	type defaults struct {
-		call python.Call
+		call Call
 		at   int
 	}
 	var set []defaults
-	r.each(m, func(c python.Call, at int) {
+	r.each(m, func(c Call, at int) {
 		_, method := cutLast(c.Name)
 		switch {
 		case method == "add_argument" || aliases[c.Name] || configargparse && (method == "add" || method == "add_arg"):
@@ -75,7 +74,7 @@ func cutLast(name string) (before, last string) {
 }
 
 // argument reads one add_argument.
-func (r *reader) argument(m *module, c python.Call, at int) {
+func (r *reader) argument(m *module, c Call, at int) {
 	o := Option{Path: m.Path, Line: m.LineOf(c.First), How: Argparse}
 	args := m.Args(c.Open)
 	positional, starred := "", false
@@ -106,7 +105,7 @@ func (r *reader) argument(m *module, c python.Call, at int) {
 	if o.Dest = positional; len(o.Names) > 0 {
 		o.Dest = destOf(o.Names)
 	}
-	if a, ok := python.Keyword(args, "dest"); ok {
+	if a, ok := Keyword(args, "dest"); ok {
 		o.Dest, _ = m.Str(a.Range)
 	}
 	r.details(m, &o, args, at)
@@ -124,22 +123,22 @@ func destOf(names []string) string {
 }
 
 // details reads what an option takes, its type, choices and help.
-func (r *reader) details(m *module, o *Option, args []python.Arg, at int) {
-	if a, ok := python.Keyword(args, "type"); ok {
+func (r *reader) details(m *module, o *Option, args []Arg, at int) {
+	if a, ok := Keyword(args, "type"); ok {
 		o.Type = m.Of(a.Range)
 	}
-	if a, ok := python.Keyword(args, "help"); ok {
+	if a, ok := Keyword(args, "help"); ok {
 		o.Help, _ = m.Str(a.Range)
 		o.Help = strings.Join(strings.Fields(o.Help), " ")
 	}
-	if a, ok := python.Keyword(args, "choices"); ok && a.End > a.First && m.Tokens[a.First].Pair == a.End-1 {
+	if a, ok := Keyword(args, "choices"); ok && a.End > a.First && m.Tokens[a.First].Pair == a.End-1 {
 		for _, c := range m.Split(m.Inside(a.First), ",") {
 			if v, ok := r.value(m, c, at); ok {
 				o.Choices = append(o.Choices, v)
 			}
 		}
 	}
-	if a, ok := python.Keyword(args, "nargs"); ok {
+	if a, ok := Keyword(args, "nargs"); ok {
 		v, _ := r.value(m, a.Range, at)
 		switch {
 		case v == "*" || v == "..." || strings.HasSuffix(m.Of(a.Range), "REMAINDER"):
@@ -160,8 +159,8 @@ var flagActions = []string{"store_true", "store_false", "store_const", "append_c
 	"version", "BooleanOptionalAction"}
 
 // actionOf is an option's action; of a class the last part of its name.
-func actionOf(m *module, args []python.Arg) string {
-	a, ok := python.Keyword(args, "action")
+func actionOf(m *module, args []Arg) string {
+	a, ok := Keyword(args, "action")
 	if !ok {
 		return "store"
 	}
@@ -172,7 +171,7 @@ func actionOf(m *module, args []python.Arg) string {
 	return name
 }
 
-func (r *reader) defaultOf(m *module, o *Option, args []python.Arg, at int) {
+func (r *reader) defaultOf(m *module, o *Option, args []Arg, at int) {
 	action := actionOf(m, args)
 	if action == "BooleanOptionalAction" {
 		for _, n := range slices.Clone(o.Names) {
@@ -181,7 +180,7 @@ func (r *reader) defaultOf(m *module, o *Option, args []python.Arg, at int) {
 			}
 		}
 	}
-	if a, ok := python.Keyword(args, "default"); ok {
+	if a, ok := Keyword(args, "default"); ok {
 		o.Default, o.Known = r.value(m, a.Range, at)
 		return
 	}
@@ -197,7 +196,7 @@ func (r *reader) defaultOf(m *module, o *Option, args []python.Arg, at int) {
 }
 
 // setDefaults applies set_defaults(name=value) to the options so far; first is the first of this module.
-func (r *reader) setDefaults(m *module, c python.Call, at int, options []Option, first int) {
+func (r *reader) setDefaults(m *module, c Call, at int, options []Option, first int) {
 	conditional := false
 	for i := m.Statements[at].In; i >= 0; i = m.Statements[i].In {
 		switch m.Token(m.Statements[i].First) {

@@ -1,22 +1,20 @@
-package options
+package python
 
 import (
 	"math"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/launch-ml/launch/core/python"
 )
 
 // value is what an expression is, or an error in ok: a number, a string, True, False or None, constants of these, and
 // products, sums and such of numbers. A list or another display of literals is its text.
-func (r *reader) value(m *module, e python.Range, at int) (text string, ok bool) {
+func (r *reader) value(m *module, e Range, at int) (text string, ok bool) {
 	v, ok := r.eval(m, e, at, 0)
 	if !ok {
 		return "", false
 	}
-	if e.End-e.First == 1 && m.Tokens[e.First].Kind == python.Number {
+	if e.End-e.First == 1 && m.Tokens[e.First].Kind == Number {
 		if _, whole := v.(int64); !whole {
 			return m.Of(e), true // as it is spelled: 6e-4
 		}
@@ -55,7 +53,7 @@ type evaluation struct {
 	depth int
 }
 
-func (r *reader) eval(m *module, e python.Range, at, depth int) (any, bool) {
+func (r *reader) eval(m *module, e Range, at, depth int) (any, bool) {
 	if depth > maxDepth || e.Empty() || e.End-e.First > 4096 {
 		return nil, false
 	}
@@ -76,7 +74,7 @@ func (x *evaluation) binary(least int) (any, bool) {
 	for ok && x.i < x.end {
 		op := x.m.Token(x.i)
 		p := precedence[op]
-		if p == 0 || p <= least || x.m.Tokens[x.i].Kind != python.Op {
+		if p == 0 || p <= least || x.m.Tokens[x.i].Kind != Op {
 			break
 		}
 		x.i++
@@ -92,7 +90,7 @@ func (x *evaluation) binary(least int) (any, bool) {
 }
 
 func (x *evaluation) unary() (any, bool) {
-	if x.i < x.end && (x.m.Is(x.i, "-") || x.m.Is(x.i, "+")) && x.m.Tokens[x.i].Kind == python.Op {
+	if x.i < x.end && (x.m.Is(x.i, "-") || x.m.Is(x.i, "+")) && x.m.Tokens[x.i].Kind == Op {
 		sign := x.m.Token(x.i)
 		x.i++
 		v, ok := x.binary(3) // binds looser than **
@@ -111,16 +109,16 @@ func (x *evaluation) atom() (any, bool) {
 	t := x.m.Tokens[x.i]
 	from := x.i
 	switch {
-	case t.Kind == python.Number:
+	case t.Kind == Number:
 		x.i++
 		return number(x.m.Token(from))
-	case t.Kind == python.String:
-		for x.i < x.end && x.m.Tokens[x.i].Kind == python.String {
+	case t.Kind == String:
+		for x.i < x.end && x.m.Tokens[x.i].Kind == String {
 			x.i++
 		}
-		s, ok := x.m.Str(python.Range{First: from, End: x.i})
+		s, ok := x.m.Str(Range{First: from, End: x.i})
 		return s, ok
-	case t.Kind == python.Word:
+	case t.Kind == Word:
 		return x.name()
 	case t.Pair > x.i && t.Pair < x.end:
 		x.i = t.Pair + 1
@@ -129,11 +127,11 @@ func (x *evaluation) atom() (any, bool) {
 			return x.eval(x.m, inside, x.at, x.depth+1)
 		}
 		for i := inside.First; i < inside.End; i++ {
-			if x.m.Tokens[i].Kind == python.Word && !slices.Contains([]string{"True", "False", "None"}, x.m.Token(i)) {
+			if x.m.Tokens[i].Kind == Word && !slices.Contains([]string{"True", "False", "None"}, x.m.Token(i)) {
 				return nil, false
 			}
 		}
-		return display(x.m.Of(python.Range{First: from, End: x.i})), true
+		return display(x.m.Of(Range{First: from, End: x.i})), true
 	}
 	return nil, false
 }
@@ -142,10 +140,10 @@ func (x *evaluation) atom() (any, bool) {
 func (x *evaluation) name() (any, bool) {
 	from := x.i
 	x.i++
-	for x.i+1 < x.end && x.m.Is(x.i, ".") && x.m.Tokens[x.i+1].Kind == python.Word {
+	for x.i+1 < x.end && x.m.Is(x.i, ".") && x.m.Tokens[x.i+1].Kind == Word {
 		x.i += 2
 	}
-	name, _ := x.m.Dotted(python.Range{First: from, End: x.i})
+	name, _ := x.m.Dotted(Range{First: from, End: x.i})
 	if x.i < x.end && x.m.Is(x.i, "(") {
 		inside := x.m.Inside(x.i)
 		if inside.Empty() || name != "int" && name != "float" {
@@ -272,7 +270,7 @@ func (m *module) parameter(def int, name string) bool {
 	if d.Open < 0 {
 		return false
 	}
-	return slices.ContainsFunc(m.Split(m.Inside(d.Open), ","), func(r python.Range) bool {
+	return slices.ContainsFunc(m.Split(m.Inside(d.Open), ","), func(r Range) bool {
 		for m.Is(r.First, "*") || m.Is(r.First, "**") {
 			r.First++
 		}
