@@ -18,9 +18,9 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/room"
-	"github.com/launch-ml/launch/core/trust"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -302,7 +302,7 @@ func mountOf(root fs.FS, dir string) (m Mount, err error) {
 func slurmIn(env []string, now time.Time) (s Slurm) {
 	get := func(name string) string { v, _ := gpu.Lookup(env, name); return v }
 	s.Job, s.Now = get("SLURM_JOB_ID"), now.Unix()
-	_, err := trust.Find("sbatch")
+	_, err := private.Find("sbatch")
 	s.Installed = err == nil
 	for _, name := range []string{"SLURM_JOB_GPUS", "SLURM_STEP_GPUS", "SLURM_GPUS_ON_NODE", "SLURM_GPUS"} {
 		if v := get(name); v != "" {

@@ -24,10 +24,10 @@ import (
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
-	"github.com/launch-ml/launch/core/trust"
 )
 
 // Deadline bounds how long a plugin may delay the program's start. A broken plugin must not keep a training from
@@ -355,7 +355,7 @@ func (f finder) Formulas(ctx context.Context, formulas []job.Formula) []job.Coun
 }
 
 // ground is what may have been cloned together with the command's script.
-func (f finder) ground() trust.Ground {
+func (f finder) ground() private.Ground {
 	dirs := []string{f.r.Command.Dir}
 	if p := f.r.program; p != nil {
 		dirs = append(dirs, p.Dir)
@@ -363,7 +363,7 @@ func (f finder) ground() trust.Ground {
 			dirs = append(dirs, filepath.Dir(path))
 		}
 	}
-	return trust.GroundOf(dirs...)
+	return private.GroundOf(dirs...)
 }
 
 // may is what may be started to read a command's source. It is nil where the command is run anyway.

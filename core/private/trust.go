@@ -1,10 +1,4 @@
-// Package trust decides from which files launch takes settings: files that the user or root owns and nobody else can
-// write (compare git's safe.directory and sshd's StrictModes). It also keeps the list of files that the user has
-// approved.
-//
-// It checks a file and its folder, but not the folders above. An attacker who can move a folder of the user's can only
-// replace it by another folder of the user's, because a folder of the attacker's has the wrong owner.
-package trust
+package private
 
 import (
 	"crypto/sha256"
@@ -17,15 +11,20 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/launch-ml/launch/core/private"
 )
+
+// Package trust decides from which files launch takes settings: files that the user or root owns and nobody else can
+// write (compare git's safe.directory and sshd's StrictModes). It also keeps the list of files that the user has
+// approved.
+//
+// It checks a file and its folder, but not the folders above. An attacker who can move a folder of the user's can only
+// replace it by another folder of the user's, because a folder of the attacker's has the wrong owner.
 
 // maxSize bounds the size of a settings file, in bytes; a real one has a few hundred.
 const maxSize = 1 << 20
 
 // A File is a settings file that was read.
-type File struct {
+type Settings struct {
 	Path string // absolute, with links in the folder's path resolved
 	Text []byte
 	// Foreign is why somebody other than the user and root may have written it; nil if nobody can have.
@@ -33,7 +32,7 @@ type File struct {
 }
 
 // Sum is the SHA-256 of its content.
-func (f *File) Sum() string {
+func (f *Settings) Sum() string {
 	sum := sha256.Sum256(f.Text)
 	return hex.EncodeToString(sum[:])
 }
@@ -41,7 +40,7 @@ func (f *File) Sum() string {
 // Read reads a settings file. The content is of the file that was checked, even if another one takes its name
 // meanwhile. The error wraps fs.ErrNotExist if there is no file. Read opens regular files only, so a FIFO cannot hang
 // it.
-func Read(path string) (*File, error) {
+func ReadSettings(path string) (*Settings, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -49,7 +48,7 @@ func Read(path string) (*File, error) {
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		path = filepath.Join(dir, filepath.Base(path))
 	}
-	f := &File{Path: path}
+	f := &Settings{Path: path}
 	target, err := f.read(path)
 	if target != "" { // a link, for example into a repository of settings
 		_, err = f.read(target)
@@ -61,7 +60,7 @@ func Read(path string) (*File, error) {
 }
 
 // read reads the file at path. If that is a symbolic link, it returns the link's target instead.
-func (f *File) read(path string) (target string, err error) {
+func (f *Settings) read(path string) (target string, err error) {
 	dir, err := unix.Open(filepath.Dir(path), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", &fs.PathError{Op: "open", Path: filepath.Dir(path), Err: err}
@@ -109,7 +108,7 @@ func (f *File) read(path string) (target string, err error) {
 }
 
 // foreign keeps the first reason.
-func (f *File) foreign(why error) {
+func (f *Settings) foreign(why error) {
 	if f.Foreign == nil {
 		f.Foreign = why
 	}
@@ -135,7 +134,7 @@ type judge struct {
 	others func(mode uint32, gid int, list []byte) bool // see [private.Others]
 }
 
-func self() judge { return judge{uint32(os.Geteuid()), private.Others} }
+func self() judge { return judge{uint32(os.Geteuid()), Others} }
 
 // owner returns the owner of a file if it is neither the reader nor root, or "".
 func (j judge) owner(info *unix.Stat_t) string {
@@ -163,7 +162,7 @@ func (j judge) writable(info *unix.Stat_t, list []byte) string {
 func (j judge) folder(path string, info *unix.Stat_t) error {
 	why := j.owner(info)
 	if why == "" && !(info.Uid == j.uid && info.Mode&unix.S_ISVTX != 0) {
-		why = j.writable(info, list(func(to []byte) (int, error) { return unix.Getxattr(path, private.AccessList, to) }))
+		why = j.writable(info, list(func(to []byte) (int, error) { return unix.Getxattr(path, AccessList, to) }))
 	}
 	if why == "" {
 		return nil
@@ -175,7 +174,7 @@ func (j judge) folder(path string, info *unix.Stat_t) error {
 func (j judge) file(path string, info *unix.Stat_t, fd int) error {
 	why := j.owner(info)
 	if why == "" {
-		why = j.writable(info, list(func(to []byte) (int, error) { return unix.Fgetxattr(fd, private.AccessList, to) }))
+		why = j.writable(info, list(func(to []byte) (int, error) { return unix.Fgetxattr(fd, AccessList, to) }))
 	}
 	if why == "" {
 		return nil

@@ -1,4 +1,4 @@
-package trust
+package private
 
 import (
 	"errors"
@@ -64,38 +64,38 @@ func TestJudge(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	dir := t.TempDir()
-	f, err := Read(write(t, filepath.Join(dir, "a"), "text", 0o644))
+	f, err := ReadSettings(write(t, filepath.Join(dir, "a"), "text", 0o644))
 	if err != nil || f.Foreign != nil || string(f.Text) != "text" {
 		t.Fatalf("a file of one's own: %+v, %v", f, err)
 	}
-	if f, err := Read(write(t, filepath.Join(dir, "w"), "text", 0o666)); err != nil || f.Foreign == nil {
+	if f, err := ReadSettings(write(t, filepath.Join(dir, "w"), "text", 0o666)); err != nil || f.Foreign == nil {
 		t.Errorf("one that all can write: %+v, %v", f, err)
 	}
 	shared := write(t, filepath.Join(dir, "g"), "text", 0o664)
 	if err := os.Chown(shared, -1, 64177); err == nil { // which needs root
-		if f, err := Read(shared); err != nil || f.Foreign == nil {
+		if f, err := ReadSettings(shared); err != nil || f.Foreign == nil {
 			t.Errorf("one that a group can write: %+v, %v", f, err)
 		}
 	}
 	open := filepath.Join(dir, "open")
 	write(t, filepath.Join(open, "a"), "text", 0o644)
 	os.Chmod(open, 0o777)
-	if f, err := Read(filepath.Join(open, "a")); err != nil || f.Foreign == nil {
+	if f, err := ReadSettings(filepath.Join(open, "a")); err != nil || f.Foreign == nil {
 		t.Errorf("one in an open folder: %+v, %v", f, err)
 	}
 	os.Symlink(filepath.Join(dir, "a"), filepath.Join(dir, "link"))
-	if f, err := Read(filepath.Join(dir, "link")); err != nil || f.Foreign != nil || string(f.Text) != "text" || filepath.Base(f.Path) != "link" {
+	if f, err := ReadSettings(filepath.Join(dir, "link")); err != nil || f.Foreign != nil || string(f.Text) != "text" || filepath.Base(f.Path) != "link" {
 		t.Errorf("a link of one's own to one's own: %+v, %v", f, err)
 	}
 	os.Symlink(filepath.Join(open, "a"), filepath.Join(dir, "out"))
-	if f, err := Read(filepath.Join(dir, "out")); err != nil || f.Foreign == nil {
+	if f, err := ReadSettings(filepath.Join(dir, "out")); err != nil || f.Foreign == nil {
 		t.Errorf("a link into an open folder: %+v, %v", f, err)
 	}
 	os.Symlink(filepath.Join(dir, "a"), filepath.Join(open, "link"))
-	if f, err := Read(filepath.Join(open, "link")); err != nil || f.Foreign == nil {
+	if f, err := ReadSettings(filepath.Join(open, "link")); err != nil || f.Foreign == nil {
 		t.Errorf("a link in an open folder: %+v, %v", f, err)
 	}
-	if _, err := Read(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := ReadSettings(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("none: %v", err)
 	}
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
@@ -105,7 +105,7 @@ func TestRead(t *testing.T) {
 	os.Symlink("loop", filepath.Join(dir, "loop"))
 	for name, says := range map[string]string{"fifo": "is a FIFO", "large": "larger than 1024 KiB", "open": "is a folder", "loop": "too many links"} {
 		done := make(chan error, 1)
-		go func() { _, err := Read(filepath.Join(dir, name)); done <- err }()
+		go func() { _, err := ReadSettings(filepath.Join(dir, name)); done <- err }()
 		select {
 		case err := <-done:
 			if err == nil || !strings.Contains(err.Error(), says) || errors.Is(err, fs.ErrNotExist) {
@@ -120,9 +120,9 @@ func TestRead(t *testing.T) {
 // A file that changed is not the one that was approved; nor is one that others could have put there.
 func TestList(t *testing.T) {
 	dir := t.TempDir()
-	l := List(filepath.Join(dir, "config", "trusted.json"))
+	l := Approvals(filepath.Join(dir, "config", "trusted.json"))
 	path := write(t, filepath.Join(dir, "a"), "one", 0o644)
-	f, _ := Read(path)
+	f, _ := ReadSettings(path)
 	if l.Has(f) {
 		t.Error("it is approved before anything was")
 	}
@@ -130,10 +130,10 @@ func TestList(t *testing.T) {
 		t.Fatalf("approved: %v", err)
 	}
 	write(t, path, "two", 0o644)
-	if changed, _ := Read(path); l.Has(changed) {
+	if changed, _ := ReadSettings(path); l.Has(changed) {
 		t.Error("a changed file is approved")
 	}
-	copied, _ := Read(write(t, filepath.Join(dir, "b"), "one", 0o644))
+	copied, _ := ReadSettings(write(t, filepath.Join(dir, "b"), "one", 0o644))
 	if l.Has(copied) {
 		t.Error("the same text elsewhere is approved")
 	}
@@ -148,7 +148,7 @@ func TestList(t *testing.T) {
 	if err := l.Remove(path); err != nil || l.Has(f) {
 		t.Errorf("removed: %v", err)
 	}
-	if err := List("").Add(f); err == nil {
+	if err := Approvals("").Add(f); err == nil {
 		t.Error("there is no list, and it was written")
 	}
 }

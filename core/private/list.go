@@ -1,4 +1,4 @@
-package trust
+package private
 
 import (
 	"encoding/json"
@@ -14,18 +14,18 @@ import (
 )
 
 // An Entry is a file that the user has approved, with its content at that time.
-type Entry struct {
+type Approval struct {
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"`
 }
 
 // A List is the file in which approved settings files are recorded.
-type List string
+type Approvals string
 
 // Approved returns the user's own list. It is "", and empty, if there is no folder for it.
-func Approved() List {
+func Approved() Approvals {
 	if dir := ConfigDir(); dir != "" {
-		return List(filepath.Join(dir, "trusted.json"))
+		return Approvals(filepath.Join(dir, "trusted.json"))
 	}
 	return ""
 }
@@ -43,11 +43,11 @@ func ConfigDir() string {
 }
 
 // Entries returns what was approved. A list that others may have written approves nothing, and is an error.
-func (l List) Entries() ([]Entry, error) {
+func (l Approvals) Entries() ([]Approval, error) {
 	if l == "" {
 		return nil, nil
 	}
-	f, err := Read(string(l))
+	f, err := ReadSettings(string(l))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
@@ -56,7 +56,7 @@ func (l List) Entries() ([]Entry, error) {
 	case f.Foreign != nil:
 		return nil, fmt.Errorf("%s: %w", l, f.Foreign)
 	}
-	var entries []Entry
+	var entries []Approval
 	if err := json.Unmarshal(f.Text, &entries); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", l, err)
 	}
@@ -64,34 +64,34 @@ func (l List) Entries() ([]Entry, error) {
 }
 
 // Has reports whether the user has approved exactly this content at this path.
-func (l List) Has(f *File) bool {
+func (l Approvals) Has(f *Settings) bool {
 	entries, _ := l.Entries()
-	return slices.Contains(entries, Entry{f.Path, f.Sum()})
+	return slices.Contains(entries, Approval{f.Path, f.Sum()})
 }
 
 // Add records that the user approves a file with the content that was read.
-func (l List) Add(f *File) error {
-	return l.change(func(entries []Entry) []Entry {
-		return append(without(entries, f.Path), Entry{f.Path, f.Sum()})
+func (l Approvals) Add(f *Settings) error {
+	return l.change(func(entries []Approval) []Approval {
+		return append(without(entries, f.Path), Approval{f.Path, f.Sum()})
 	})
 }
 
 // Remove removes a path from the list. It returns an error if the list does not have it.
-func (l List) Remove(path string) error {
-	return l.change(func(entries []Entry) []Entry {
-		if !slices.ContainsFunc(entries, func(e Entry) bool { return e.Path == path }) {
+func (l Approvals) Remove(path string) error {
+	return l.change(func(entries []Approval) []Approval {
+		if !slices.ContainsFunc(entries, func(e Approval) bool { return e.Path == path }) {
 			return nil
 		}
-		return append([]Entry{}, without(entries, path)...)
+		return append([]Approval{}, without(entries, path)...)
 	})
 }
 
-func without(entries []Entry, path string) []Entry {
-	return slices.DeleteFunc(entries, func(e Entry) bool { return e.Path == path })
+func without(entries []Approval, path string) []Approval {
+	return slices.DeleteFunc(entries, func(e Approval) bool { return e.Path == path })
 }
 
 // change replaces the entries by the result of f. If that is nil, the file is not on the list, which is an error.
-func (l List) change(f func([]Entry) []Entry) error {
+func (l Approvals) change(f func([]Approval) []Approval) error {
 	if l == "" {
 		return errors.New("no home folder for the list of trusted files")
 	}
@@ -102,7 +102,7 @@ func (l List) change(f func([]Entry) []Entry) error {
 	if entries = f(entries); entries == nil {
 		return errors.New("it is not a trusted file; `launch trust --list` lists those")
 	}
-	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
+	slices.SortFunc(entries, func(a, b Approval) int { return strings.Compare(a.Path, b.Path) })
 	text, err := json.MarshalIndent(entries, "", "  ")
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(string(l)), 0o700)
