@@ -1,9 +1,4 @@
-// Package checklist decides what was reached at the end of a training: each check of a plugin is a pattern, a bound and
-// a window over what the program printed. What was not printed could not be checked, and is never met.
-//
-// [Values.Add] holds a bounded amount of a figure, whatever is printed. [Judge] is pure: it decides by these values.
-// The package knows no project.
-package checklist
+package job
 
 import (
 	"fmt"
@@ -12,25 +7,30 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/metric"
 )
 
+// Package checklist decides what was reached at the end of a training: each check of a plugin is a pattern, a bound and
+// a window over what the program printed. What was not printed could not be checked, and is never met.
+//
+// [Values.Add] holds a bounded amount of a figure, whatever is printed. [Judge] is pure: it decides by these values.
+// The package knows no project.
+
 // A State is the result of a check.
-type State string
+type CheckState string
 
 // The states.
 const (
-	Met        State = "met"
-	NotMet     State = "not met"
-	NotChecked State = "not checked" // launch could not find out
+	Met        CheckState = "met"
+	NotMet     CheckState = "not met"
+	NotChecked CheckState = "not checked" // launch could not find out
 )
 
 // An Item is one line of the list, with its result.
-type Item struct {
-	Name  string `json:"name"` // what is true if it is met
-	State State  `json:"state"`
-	Seen  string `json:"seen"` // what was seen, or why it could not be checked
+type CheckResult struct {
+	Name  string     `json:"name"` // what is true if it is met
+	State CheckState `json:"state"`
+	Seen  string     `json:"seen"` // what was seen, or why it could not be checked
 	// Evidence is the line of the program that Seen rests on; "" if there is none.
 	Evidence string `json:"evidence,omitempty"`
 	Hint     string `json:"hint,omitempty"` // what to look at; only if it is not met
@@ -41,14 +41,14 @@ type Item struct {
 }
 
 // A Point is one value as it was printed.
-type Point struct {
+type CheckPoint struct {
 	Value string `json:"value"` // NaN is no number in JSON
 	Step  int64  `json:"step"`  // metric.NoStep if unknown
 	Line  string `json:"line"`
 }
 
 // number is the value of a point; NaN if it is none.
-func (p Point) number() float64 {
+func (p CheckPoint) number() float64 {
 	v, err := metric.Parse(p.Value)
 	if err != nil {
 		return math.NaN()
@@ -56,10 +56,10 @@ func (p Point) number() float64 {
 	return v
 }
 
-func (p Point) finite() bool { return !math.IsNaN(p.number()) && !math.IsInf(p.number(), 0) }
+func (p CheckPoint) finite() bool { return !math.IsNaN(p.number()) && !math.IsInf(p.number(), 0) }
 
 // at is a value and its step, for a sentence.
-func (p Point) at() string {
+func (p CheckPoint) at() string {
 	if p.Step == metric.NoStep {
 		return p.Value
 	}
@@ -70,37 +70,37 @@ func (p Point) at() string {
 const NoNumber = ", which is no finite number"
 
 // A Series is what is kept of one figure.
-type Series struct {
-	Name  string `json:"name,omitempty"` // of the group "series"
-	Count int    `json:"count"`
-	First Point  `json:"first"`
+type CheckSeries struct {
+	Name  string     `json:"name,omitempty"` // of the group "series"
+	Count int        `json:"count"`
+	First CheckPoint `json:"first"`
 	// Other is the first value that differs from First, and Bad the first that breaks the rule.
-	Other *Point `json:"other,omitempty"`
-	Bad   *Point `json:"bad,omitempty"`
+	Other *CheckPoint `json:"other,omitempty"`
+	Bad   *CheckPoint `json:"bad,omitempty"`
 	// Last are the last values: as many as the window has, else one.
-	Last []Point `json:"last"`
+	Last []CheckPoint `json:"last"`
 }
 
 // Values are what is kept of the figures of a check.
-type Values struct {
-	Series []Series `json:"series,omitempty"`
-	Early  int      `json:"early,omitempty"` // values that came before the check counts them
+type CheckValues struct {
+	Series []CheckSeries `json:"series,omitempty"`
+	Early  int           `json:"early,omitempty"` // values that came before the check counts them
 	// LeftOut: there are more series than are kept, or longer names. What they show is not known.
 	LeftOut bool `json:"left_out,omitempty"`
 }
 
 // Bounds of what is kept.
 const (
-	maxSeries = 16
-	maxLine   = 300 // bytes of a line
-	maxValue  = 40
-	maxName   = 200 // of a series
+	maxSeries     = 16
+	maxLine       = 300 // bytes of a line
+	maxValue      = 40
+	maxSeriesName = 200 // of a series
 )
 
 // Add takes a value of a check. Series beyond the bound are left out, and values that are no number where they have to
 // move: a figure that becomes NaN does not.
-func (v *Values) Add(c job.Check, series string, p Point) {
-	if c.Rule == job.Moving && !p.finite() {
+func (v *CheckValues) Add(c Check, series string, p CheckPoint) {
+	if c.Rule == Moving && !p.finite() {
 		return
 	}
 	if c.After > 0 && p.Step < c.After {
@@ -111,23 +111,23 @@ func (v *Values) Add(c job.Check, series string, p Point) {
 		p.Value = strconv.FormatFloat(v, 'g', -1, 64) // as exact, and it stays a number
 	}
 	p.Line, p.Value = clip(p.Line, maxLine), clip(p.Value, maxValue)
-	if len(series) > maxName { // the beginning of a name would be that of another series, too
+	if len(series) > maxSeriesName { // the beginning of a name would be that of another series, too
 		v.LeftOut = true
 		return
 	}
-	i := slices.IndexFunc(v.Series, func(s Series) bool { return s.Name == series })
+	i := slices.IndexFunc(v.Series, func(s CheckSeries) bool { return s.Name == series })
 	if i < 0 {
 		if len(v.Series) == maxSeries {
 			v.LeftOut = true
 			return
 		}
 		i = len(v.Series)
-		v.Series = append(v.Series, Series{Name: series, First: p})
+		v.Series = append(v.Series, CheckSeries{Name: series, First: p})
 	}
 	v.Series[i].add(c, p)
 }
 
-func (s *Series) add(c job.Check, p Point) {
+func (s *CheckSeries) add(c Check, p CheckPoint) {
 	s.Count++
 	if s.Other == nil && differ(s.First, p) {
 		s.Other = &p
@@ -142,11 +142,11 @@ func (s *Series) add(c job.Check, p Point) {
 }
 
 // Continued returns the values of a training that went on: earlier are those of the attempts before.
-func (v Values) Continued(c job.Check, earlier Values) Values {
+func (v CheckValues) Continued(c Check, earlier CheckValues) CheckValues {
 	out := earlier.Clone()
 	out.Early, out.LeftOut = out.Early+v.Early, out.LeftOut || v.LeftOut
 	for _, s := range v.Series {
-		i := slices.IndexFunc(out.Series, func(o Series) bool { return o.Name == s.Name })
+		i := slices.IndexFunc(out.Series, func(o CheckSeries) bool { return o.Name == s.Name })
 		if i < 0 {
 			if len(out.Series) < maxSeries {
 				out.Series = append(out.Series, s.clone())
@@ -160,7 +160,7 @@ func (v Values) Continued(c job.Check, earlier Values) Values {
 		if o.Bad == nil {
 			o.Bad = s.Bad
 		}
-		for _, p := range []*Point{&s.First, s.Other} {
+		for _, p := range []*CheckPoint{&s.First, s.Other} {
 			if o.Other == nil && p != nil && differ(o.First, *p) {
 				o.Other = p
 			}
@@ -172,7 +172,7 @@ func (v Values) Continued(c job.Check, earlier Values) Values {
 }
 
 // Clone returns values that share nothing with v.
-func (v Values) Clone() Values {
+func (v CheckValues) Clone() CheckValues {
 	v.Series = slices.Clone(v.Series)
 	for i := range v.Series {
 		v.Series[i] = v.Series[i].clone()
@@ -180,27 +180,27 @@ func (v Values) Clone() Values {
 	return v
 }
 
-func (s Series) clone() Series {
+func (s CheckSeries) clone() CheckSeries {
 	s.Last = slices.Clone(s.Last)
 	return s
 }
 
 // breaks reports whether one value breaks the rule.
-func breaks(c job.Check, p Point) bool {
+func breaks(c Check, p CheckPoint) bool {
 	v := p.number()
-	return !p.finite() || c.Rule == job.Within && (c.Min != nil && v < *c.Min || c.Max != nil && v > *c.Max)
+	return !p.finite() || c.Rule == Within && (c.Min != nil && v < *c.Min || c.Max != nil && v > *c.Max)
 }
 
 // differ reports whether two values do. One that stays NaN does not move.
-func differ(p, q Point) bool {
+func differ(p, q CheckPoint) bool {
 	a, b := p.number(), q.number()
 	return a != b && !(math.IsNaN(a) && math.IsNaN(b))
 }
 
 // Judge decides a check by its values.
-func Judge(c job.Check, v Values) Item {
-	out := Item{Name: c.Name, Declared: true, State: NotChecked}
-	if !slices.Contains(job.Rules, c.Rule) {
+func Judge(c Check, v CheckValues) CheckResult {
+	out := CheckResult{Name: c.Name, Declared: true, State: NotChecked}
+	if !slices.Contains(Rules, c.Rule) {
 		out.Seen = fmt.Sprintf("this launch does not know the rule %q", c.Rule)
 		return out
 	}
@@ -220,12 +220,12 @@ func Judge(c job.Check, v Values) Item {
 		out.Evidence = v.Series[0].Last[0].Line
 		return out
 	}
-	if c.Rule == job.Moving {
+	if c.Rule == Moving {
 		moves(&out, c, v)
 	} else {
 		holds(&out, c, v)
 	}
-	if v.LeftOut && (out.State == Met) == (c.Rule != job.Moving) { // one that was left out may show the opposite
+	if v.LeftOut && (out.State == Met) == (c.Rule != Moving) { // one that was left out may show the opposite
 		out.State, out.Evidence = NotChecked, ""
 		out.Seen = fmt.Sprintf("the program prints more figures of it than the %d that launch keeps", maxSeries)
 	}
@@ -236,7 +236,7 @@ func Judge(c job.Check, v Values) Item {
 }
 
 // moves decides whether one of the series moves.
-func moves(out *Item, c job.Check, v Values) {
+func moves(out *CheckResult, c Check, v CheckValues) {
 	still := make([]string, 0, len(v.Series))
 	for _, s := range v.Series {
 		if s.Count < c.Fewest() {
@@ -258,7 +258,7 @@ func moves(out *Item, c job.Check, v Values) {
 }
 
 // moved returns two values of the window that differ; to is nil if there are none.
-func (s Series) moved(c job.Check) (from Point, to *Point) {
+func (s CheckSeries) moved(c Check) (from CheckPoint, to *CheckPoint) {
 	if c.Last == 0 {
 		return s.First, s.Other
 	}
@@ -267,15 +267,15 @@ func (s Series) moved(c job.Check) (from Point, to *Point) {
 			return s.Last[0], &s.Last[i]
 		}
 	}
-	return Point{}, nil
+	return CheckPoint{}, nil
 }
 
 // holds decides whether every value is as the rule has it.
-func holds(out *Item, c job.Check, v Values) {
+func holds(out *CheckResult, c Check, v CheckValues) {
 	for _, s := range v.Series {
 		bad := s.Bad
 		if c.Last > 0 {
-			i := slices.IndexFunc(s.Last, func(p Point) bool { return breaks(c, p) })
+			i := slices.IndexFunc(s.Last, func(p CheckPoint) bool { return breaks(c, p) })
 			if bad = nil; i >= 0 {
 				bad = &s.Last[i]
 			}
@@ -294,7 +294,7 @@ func holds(out *Item, c job.Check, v Values) {
 }
 
 // bounds are those of a check, for a sentence.
-func bounds(c job.Check) string {
+func bounds(c Check) string {
 	number := func(f *float64) string { return strconv.FormatFloat(*f, 'g', -1, 64) }
 	switch {
 	case c.Min == nil:
@@ -305,7 +305,7 @@ func bounds(c job.Check) string {
 	return "from " + number(c.Min) + " to " + number(c.Max)
 }
 
-func (s Series) named() string {
+func (s CheckSeries) named() string {
 	if s.Name == "" {
 		return ""
 	}
@@ -321,7 +321,7 @@ func clip(s string, most int) string {
 
 // Open lists the items that the end of a run reports: those that are not met, and those that the project declares and
 // that could not be checked.
-func Open(all []Item) (out []Item) {
+func OpenChecks(all []CheckResult) (out []CheckResult) {
 	for _, it := range all {
 		if !it.Elsewhere && (it.State == NotMet || it.State == NotChecked && it.Declared) {
 			out = append(out, it)

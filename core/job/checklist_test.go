@@ -1,18 +1,17 @@
-package checklist
+package job
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/metric"
 )
 
 func ptr(f float64) *float64 { return &f }
 
 // values adds "step value" or "series step value" points.
-func values(c job.Check, text string) (v Values) {
+func values(c Check, text string) (v CheckValues) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
 		f, series := strings.Fields(line), ""
@@ -21,7 +20,7 @@ func values(c job.Check, text string) (v Values) {
 		}
 		step := int64(metric.NoStep)
 		fmt.Sscan(f[0], &step)
-		v.Add(c, series, Point{Value: f[1], Step: step, Line: line})
+		v.Add(c, series, CheckPoint{Value: f[1], Step: step, Line: line})
 	}
 	return v
 }
@@ -30,38 +29,38 @@ func values(c job.Check, text string) (v Values) {
 func TestJudge(t *testing.T) {
 	for _, tt := range []struct {
 		name        string
-		check       job.Check
+		check       Check
 		met, not    string // values, separated by commas
 		unchecked   string
 		seen, notIs string
 	}{
-		{"finite", job.Check{Rule: job.Finite}, "1 0.5,2 1e9,3 -4", "1 0.5,2 nan,3 0.4", "", "-4 at step 3",
+		{"finite", Check{Rule: Finite}, "1 0.5,2 1e9,3 -4", "1 0.5,2 nan,3 0.4", "", "-4 at step 3",
 			"nan at step 2, which is no finite number"},
-		{"finite at the end", job.Check{Rule: job.Finite, Last: 1}, "1 nan,2 0.5", "1 0.5,2 inf", "", "0.5 at step 2",
+		{"finite at the end", Check{Rule: Finite, Last: 1}, "1 nan,2 0.5", "1 0.5,2 inf", "", "0.5 at step 2",
 			"inf at step 2"},
-		{"within", job.Check{Rule: job.Within, Min: ptr(6), Max: ptr(70)}, "1 6,2 70", "1 6,2 70.0001", "", "70 at step 2",
+		{"within", Check{Rule: Within, Min: ptr(6), Max: ptr(70)}, "1 6,2 70", "1 6,2 70.0001", "", "70 at step 2",
 			"70.0001 at step 2, which is not from 6 to 70"},
-		{"within, below", job.Check{Rule: job.Within, Min: ptr(6)}, "1 6", "1 5.999", "", "6 at step 1",
+		{"within, below", Check{Rule: Within, Min: ptr(6)}, "1 6", "1 5.999", "", "6 at step 1",
 			"5.999 at step 1, which is not at least 6"},
-		{"within, above", job.Check{Rule: job.Within, Max: ptr(6)}, "1 -6", "1 6.001", "", "-6 at step 1",
+		{"within, above", Check{Rule: Within, Max: ptr(6)}, "1 -6", "1 6.001", "", "-6 at step 1",
 			"which is not at most 6"},
-		{"within is finite", job.Check{Rule: job.Within, Min: ptr(0)}, "1 0", "1 nan", "", "0 at", "no finite number"},
-		{"within the last two", job.Check{Rule: job.Within, Min: ptr(0), Last: 2}, "1 -1,2 1,3 1", "1 1,2 -1,3 1", "",
+		{"within is finite", Check{Rule: Within, Min: ptr(0)}, "1 0", "1 nan", "", "0 at", "no finite number"},
+		{"within the last two", Check{Rule: Within, Min: ptr(0), Last: 2}, "1 -1,2 1,3 1", "1 1,2 -1,3 1", "",
 			"1 at step 3", "-1 at step 2"},
-		{"moving", job.Check{Rule: job.Moving}, "1 28.1,2 28.1,3 28.2", "1 28.1,2 28.1,3 28.10", "1 28.1",
+		{"moving", Check{Rule: Moving}, "1 28.1,2 28.1,3 28.2", "1 28.1,2 28.1,3 28.10", "1 28.1",
 			"28.1 at step 1, then 28.2 at step 3", "it stayed the same: 28.10"},
-		{"moving in the last two", job.Check{Rule: job.Moving, Last: 2}, "1 3,2 3,3 4", "1 3,2 4,3 4", "1 3",
+		{"moving in the last two", Check{Rule: Moving, Last: 2}, "1 3,2 3,3 4", "1 3,2 4,3 4", "1 3",
 			"3 at step 2, then 4 at step 3", "the last 2 values are the same: 4"},
-		{"moving with at least three", job.Check{Rule: job.Moving, Least: 3}, "1 3,2 4,3 4", "1 3,2 3,3 3", "1 3,2 4",
+		{"moving with at least three", Check{Rule: Moving, Least: 3}, "1 3,2 4,3 4", "1 3,2 3,3 3", "1 3,2 4",
 			"3 at step 1, then 4 at step 2", "stayed the same"},
-		{"moving after a step", job.Check{Rule: job.Moving, After: 101}, "1 2,100 3,101 4,102 5", "1 2,100 3,101 4,102 4",
+		{"moving after a step", Check{Rule: Moving, After: 101}, "1 2,100 3,101 4,102 5", "1 2,100 3,101 4,102 4",
 			"1 2,100 3", "4 at step 101, then 5 at step 102", "stayed the same: 4"},
-		{"a figure that becomes NaN does not move", job.Check{Rule: job.Moving}, "1 2,2 3", "1 2,2 2,3 nan", "1 2,2 nan",
+		{"a figure that becomes NaN does not move", Check{Rule: Moving}, "1 2,2 3", "1 2,2 2,3 nan", "1 2,2 nan",
 			"then 3", "stayed the same: 2"},
-		{"one of several series moves", job.Check{Rule: job.Moving}, "a 1 1.0,b 1 1.0,a 2 1.0,b 2 1.01",
+		{"one of several series moves", Check{Rule: Moving}, "a 1 1.0,b 1 1.0,a 2 1.0,b 2 1.01",
 			"a 1 1.0,b 1 2.0,a 2 1.0,b 2 2.0", "a 1 1,b 1 2", "b 1.0 at step 1, then 1.01 at step 2",
 			"stayed the same: a 1.0, b 2.0"},
-		{"each of several series is within", job.Check{Rule: job.Within, Max: ptr(2)}, "a 1 1.0,b 1 2.0", "a 1 1.0,b 1 2.5",
+		{"each of several series is within", Check{Rule: Within, Max: ptr(2)}, "a 1 1.0,b 1 2.0", "a 1 1.0,b 1 2.5",
 			"", "b 2.0", "b 2.5"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -83,7 +82,7 @@ func TestJudge(t *testing.T) {
 
 // A rule that this launch does not know could not be checked, and is never met.
 func TestUnknownRule(t *testing.T) {
-	c := job.Check{Rule: "rising"}
+	c := Check{Rule: "rising"}
 	if it := Judge(c, values(c, "1 1\n2 2")); it.State != NotChecked || !strings.Contains(it.Seen, `"rising"`) {
 		t.Errorf("%+v", it)
 	}
@@ -91,10 +90,10 @@ func TestUnknownRule(t *testing.T) {
 
 // What is kept is bounded, whatever is printed.
 func TestBounded(t *testing.T) {
-	c := job.Check{Rule: job.Moving, Last: 100}
-	var v Values
+	c := Check{Rule: Moving, Last: 100}
+	var v CheckValues
 	for i := range 10_000 {
-		v.Add(c, fmt.Sprint(i%1000), Point{Value: fmt.Sprint(i), Step: int64(i), Line: strings.Repeat("x", 5000)})
+		v.Add(c, fmt.Sprint(i%1000), CheckPoint{Value: fmt.Sprint(i), Step: int64(i), Line: strings.Repeat("x", 5000)})
 	}
 	points, bytes := 0, 0
 	for _, s := range v.Series {
@@ -110,7 +109,7 @@ func TestBounded(t *testing.T) {
 
 // A training that resumed goes on with the values from before; one that starts over does not (run.Checklist).
 func TestContinued(t *testing.T) {
-	c := job.Check{Rule: job.Moving}
+	c := Check{Rule: Moving}
 	before, after := values(c, "100 28.1"), values(c, "200 28.3")
 	if it := Judge(c, after); it.State != NotChecked {
 		t.Errorf("one value: %+v", it)
@@ -122,7 +121,7 @@ func TestContinued(t *testing.T) {
 	if it := Judge(c, values(c, "200 28.1").Continued(c, before)); it.State != NotMet {
 		t.Errorf("alike: %+v", it)
 	}
-	last := job.Check{Rule: job.Within, Min: ptr(0), Last: 2}
+	last := Check{Rule: Within, Min: ptr(0), Last: 2}
 	joined := values(last, "3 1\n4 1").Continued(last, values(last, "1 -1\n2 -1"))
 	if it := Judge(last, joined); it.State != Met {
 		t.Errorf("the window goes on: %+v", it)
@@ -134,10 +133,10 @@ func TestContinued(t *testing.T) {
 
 // The end of a run reports what is open, and what no other line reports.
 func TestOpen(t *testing.T) {
-	all := []Item{{Name: "a", State: Met, Declared: true}, {Name: "b", State: NotMet}, {Name: "c", State: NotChecked},
+	all := []CheckResult{{Name: "a", State: Met, Declared: true}, {Name: "b", State: NotMet}, {Name: "c", State: NotChecked},
 		{Name: "d", State: NotChecked, Declared: true}, {Name: "e", State: NotMet, Elsewhere: true}}
 	names := ""
-	for _, it := range Open(all) {
+	for _, it := range OpenChecks(all) {
 		names += it.Name
 	}
 	if names != "bd" {
@@ -147,16 +146,16 @@ func TestOpen(t *testing.T) {
 
 // Of more figures than are kept, those that were left out may show the opposite: they could not be checked.
 func TestLeftOut(t *testing.T) {
-	finite, moving := job.Check{Rule: job.Finite}, job.Check{Rule: job.Moving}
+	finite, moving := Check{Rule: Finite}, Check{Rule: Moving}
 	for _, tt := range []struct {
-		check job.Check
+		check Check
 		n     int
 		end   string
-		want  State
+		want  CheckState
 	}{
 		{finite, maxSeries, "", Met}, {finite, maxSeries + 1, "", NotChecked}, {finite, maxSeries + 1, "0 9 nan", NotMet},
 		{moving, maxSeries, "", NotMet}, {moving, maxSeries + 1, "", NotChecked}, {moving, maxSeries + 1, "0 9 7", Met},
-		{finite, 1, strings.Repeat("s", maxName+1) + " 1 0.5", NotChecked},
+		{finite, 1, strings.Repeat("s", maxSeriesName+1) + " 1 0.5", NotChecked},
 	} {
 		text := ""
 		for i := range tt.n {
@@ -166,7 +165,7 @@ func TestLeftOut(t *testing.T) {
 		if got := Judge(tt.check, values(tt.check, text)); got.State != tt.want {
 			t.Errorf("%s of %d, %.20q: %+v", tt.check.Rule, tt.n, tt.end, got)
 		}
-		whole := values(tt.check, text).Continued(tt.check, Values{})
+		whole := values(tt.check, text).Continued(tt.check, CheckValues{})
 		half := values(tt.check, text).Continued(tt.check, values(tt.check, "x 1 0.5\nx 2 0.5\n"))
 		if got := Judge(tt.check, whole); got.State != tt.want {
 			t.Errorf("%s of %d, continued: %+v", tt.check.Rule, tt.n, got)
@@ -179,7 +178,7 @@ func TestLeftOut(t *testing.T) {
 
 // A number with many digits is a number.
 func TestLongValue(t *testing.T) {
-	c := job.Check{Rule: job.Within, Min: ptr(0), Max: ptr(1)}
+	c := Check{Rule: Within, Min: ptr(0), Max: ptr(1)}
 	got := Judge(c, values(c, "1 0."+strings.Repeat("3", 100)))
 	if got.State != Met || len(got.Seen) > 60 {
 		t.Errorf("%+v", got)
