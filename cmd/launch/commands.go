@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/record"
@@ -33,7 +32,7 @@ func newGPUs() *cobra.Command {
 			if err != nil && !errors.Is(err, nvml.ErrNoDriver) {
 				return err
 			}
-			held := claim.List()
+			held := room.Claims()
 			if asJSON {
 				return printJSON(ui.CardsOf(all, held))
 			}

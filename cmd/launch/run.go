@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/launch-ml/launch/core/attempt"
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/explain"
 	"github.com/launch-ml/launch/core/identity"
 	"github.com/launch-ml/launch/core/intake"
@@ -413,7 +412,7 @@ func started(err error) error {
 
 // claimMemory claims what --memory promises to a command, for as long as this launch lives. If the memory is not
 // available, nothing is started, except with --anyway. An exitCode error was printed already.
-func claimMemory(ctx context.Context, s settings, say ui.Printer, c job.Command, j *job.Job) (*claim.Claim, error) {
+func claimMemory(ctx context.Context, s settings, say ui.Printer, c job.Command, j *job.Job) (*room.Claim, error) {
 	ctx, signals := s.untilSignal(ctx)
 	held, warnings, err := room.PromiseOf(s.Limit(), c, j).Take(ctx, s.memoryCalled(), s.Anyway, s.patience(say))
 	if by := signals.close(); by != nil {

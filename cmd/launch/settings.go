@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/attempt"
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
@@ -37,8 +36,8 @@ import (
 type settings struct {
 	room.Wish
 
-	claim *claim.Claim // what this launch holds of host memory; nil: nothing
-	hold  *room.Hold   // what it holds of its cards; nil: nothing
+	claim *room.Claim // what this launch holds of host memory; nil: nothing
+	hold  *room.Hold  // what it holds of its cards; nil: nothing
 
 	Wait time.Duration // for room: 0 not at all, negative without a limit
 

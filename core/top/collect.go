@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
@@ -82,10 +81,10 @@ func within(pid int, roots map[int]int) (run int, ok bool) {
 
 // waits returns how many launches wait for memory.
 func (c *Collector) waits(now time.Time) int {
-	if stamp := claim.Stamp(); stamp != c.stamp || now.Sub(c.claims) >= claimsEvery {
+	if stamp := room.ClaimStamp(); stamp != c.stamp || now.Sub(c.claims) >= claimsEvery {
 		c.stamp, c.claims, c.waiting = stamp, now, 0
 		pids := map[int]bool{}
-		for _, h := range claim.List() {
+		for _, h := range room.Claims() {
 			if h.Waiting {
 				pids[h.PID] = true
 			}

@@ -1,12 +1,4 @@
-// Package claim keeps launches of one machine from promising the same memory twice.
-//
-// A claim is memory that a run holds for itself. It is a locked file of this user's in a folder among the temporary
-// files. The kernel releases the lock when the launch that holds it ends. A second file beside it has the amount and
-// the process, for every account to read.
-//
-// Only claims of this account and of root can refuse a run: an account that claims 400 TiB must not stop the trainings
-// of others. Claims of other accounts are listed, and at most cause a warning. launch takes only the numbers from them.
-package claim
+package room
 
 import (
 	"crypto/rand"
@@ -25,6 +17,15 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// Package claim keeps launches of one machine from promising the same memory twice.
+//
+// A claim is memory that a run holds for itself. It is a locked file of this user's in a folder among the temporary
+// files. The kernel releases the lock when the launch that holds it ends. A second file beside it has the amount and
+// the process, for every account to read.
+//
+// Only claims of this account and of root can refuse a run: an account that claims 400 TiB must not stop the trainings
+// of others. Claims of other accounts are listed, and at most cause a warning. launch takes only the numbers from them.
+
 // A Resource is something that can be claimed: host memory, or a card by its UUID.
 type Resource struct {
 	Kind string `json:"kind"`
@@ -32,7 +33,7 @@ type Resource struct {
 }
 
 // Host is this machine's host memory.
-var Host = Resource{Kind: "host memory"}
+var HostMemory = Resource{Kind: "host memory"}
 
 // Card is a card, or a MIG slice, by its UUID.
 func Card(uuid string) Resource { return Resource{Kind: "card", ID: uuid} }
@@ -80,7 +81,7 @@ func (t *Taken) Error() string {
 }
 
 // Room returns nil if that much of a resource can be claimed in addition to the claims held, or the reason why not.
-func Room(r Resource, want, total unit.Bytes, held []Held) *Taken {
+func Claimable(r Resource, want, total unit.Bytes, held []Held) *Taken {
 	sum, by := want, []Held{}
 	for _, h := range held {
 		if h.Resource == r && h.Refuses() && !h.Waiting {
@@ -95,7 +96,7 @@ func Room(r Resource, want, total unit.Bytes, held []Held) *Taken {
 }
 
 // Sum is how much of a resource is claimed by launches whose claims can refuse one of this account.
-func Sum(r Resource, held []Held) (sum unit.Bytes) {
+func Claimed(r Resource, held []Held) (sum unit.Bytes) {
 	for _, h := range held {
 		if h.Resource == r && h.Refuses() && !h.Waiting {
 			sum += h.Bytes
@@ -125,9 +126,9 @@ type Claim struct {
 
 // Take claims want bytes of a resource that has total bytes. The error is a *[Taken] if others hold too much; any other
 // error means that the claim could not be written. With anyway it claims the memory in any case.
-func Take(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
-	made, err := Decide(nil, func(held []Held) ([]Want, error) {
-		if taken := Room(r, want, total, held); taken != nil && !anyway {
+func TakeClaim(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
+	made, err := DecideClaims(nil, func(held []Held) ([]Want, error) {
+		if taken := Claimable(r, want, total, held); taken != nil && !anyway {
 			return nil, taken
 		}
 		return []Want{{Resource: r, Bytes: want}}, nil
@@ -141,7 +142,7 @@ func Take(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
 // Decide passes the claims that are held to decide, and makes the claims that it returns, all or none. No other launch
 // of this account claims anything meanwhile, so decide has to be quick. The claims in place of which these are made
 // then end; without an error only. An error of decide's is returned as it is.
-func Decide(inPlaceOf []*Claim, decide func(held []Held) ([]Want, error)) (made []*Claim, err error) {
+func DecideClaims(inPlaceOf []*Claim, decide func(held []Held) ([]Want, error)) (made []*Claim, err error) {
 	dir, err := own()
 	if err != nil {
 		return nil, err
@@ -152,7 +153,7 @@ func Decide(inPlaceOf []*Claim, decide func(held []Held) ([]Want, error)) (made 
 	}
 	defer unlock()
 	tidy(dir)
-	wants, err := decide(List())
+	wants, err := decide(Claims())
 	if err != nil {
 		return nil, err
 	}

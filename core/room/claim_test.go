@@ -1,4 +1,4 @@
-package claim
+package room
 
 import (
 	"encoding/json"
@@ -35,7 +35,7 @@ func here(t *testing.T) string {
 
 func take(t *testing.T, want unit.Bytes) *Claim {
 	t.Helper()
-	c, err := Take(Host, want, 24*gib, false)
+	c, err := TakeClaim(HostMemory, want, 24*gib, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,23 +47,23 @@ func take(t *testing.T, want unit.Bytes) *Claim {
 func TestTake(t *testing.T) {
 	here(t)
 	first := take(t, 20*gib)
-	_, err := Take(Host, 20*gib, 24*gib, false)
+	_, err := TakeClaim(HostMemory, 20*gib, 24*gib, false)
 	var taken *Taken
 	if !errors.As(err, &taken) || len(taken.By) != 1 || taken.By[0].PID != os.Getpid() || !strings.Contains(err.Error(), "hold 20.0 GiB of 24.0 GiB of host memory") {
 		t.Fatalf("the second: %v", err)
 	}
-	if _, err := Take(Resource{Kind: "card", ID: "GPU-1"}, 20*gib, 24*gib, false); err != nil {
+	if _, err := TakeClaim(Resource{Kind: "card", ID: "GPU-1"}, 20*gib, 24*gib, false); err != nil {
 		t.Errorf("of another resource: %v", err)
 	}
 	small := take(t, 4*gib)
-	if held := List(); len(held) != 3 {
+	if held := Claims(); len(held) != 3 {
 		t.Errorf("listed are %v", held)
 	}
 	small.Release()
 	first.Release()
 	first.Release()
 	take(t, 24*gib)
-	if c, err := Take(Host, 24*gib, 24*gib, true); err != nil {
+	if c, err := TakeClaim(HostMemory, 24*gib, 24*gib, true); err != nil {
 		t.Errorf("anyway: %v", err)
 	} else {
 		c.Release()
@@ -90,7 +90,7 @@ func TestTakeTogether(t *testing.T) {
 	got := 0
 	for range 8 {
 		wait.Go(func() {
-			if _, err := Take(Host, 10*gib, 24*gib, false); err == nil {
+			if _, err := TakeClaim(HostMemory, 10*gib, 24*gib, false); err == nil {
 				mu.Lock()
 				got++
 				mu.Unlock()
@@ -108,7 +108,7 @@ func TestMain(m *testing.M) {
 	if want := os.Getenv("CLAIM_TEST"); want != "" {
 		bases = func() []string { return []string{os.Getenv("CLAIM_IN")} }
 		b, _ := strconv.ParseInt(want, 10, 64)
-		if _, err := Take(Host, unit.Bytes(b), 24*gib, false); err != nil {
+		if _, err := TakeClaim(HostMemory, unit.Bytes(b), 24*gib, false); err != nil {
 			os.Stdout.WriteString(err.Error() + "\n")
 			os.Exit(1)
 		}
@@ -132,13 +132,13 @@ func TestClaimDies(t *testing.T) {
 	}
 	line := make([]byte, 5)
 	out.Read(line)
-	if _, err := Take(Host, 10*gib, 24*gib, false); err == nil {
+	if _, err := TakeClaim(HostMemory, 10*gib, 24*gib, false); err == nil {
 		t.Error("while it lives: it was given away twice")
 	}
 	c.Process.Kill()
 	c.Wait()
 	take(t, 10*gib)
-	if held := List(); len(held) != 1 {
+	if held := Claims(); len(held) != 1 {
 		t.Errorf("after its death: %v", held)
 	}
 	dir, _ = place()
@@ -170,10 +170,10 @@ func TestAnothers(t *testing.T) {
 	}
 	defer sleep.Wait()
 	defer sleep.Process.Kill()
-	plant(another, Held{Want: Want{Resource: Host, Bytes: 400 << 40}, PID: sleep.Process.Pid, UID: 0})
+	plant(another, Held{Want: Want{Resource: HostMemory, Bytes: 400 << 40}, PID: sleep.Process.Pid, UID: 0})
 	take(t, 20*gib)
 	theirs := 0
-	for _, h := range List() {
+	for _, h := range Claims() {
 		if h.Bytes != 400<<40 {
 			continue
 		}
@@ -184,10 +184,10 @@ func TestAnothers(t *testing.T) {
 	if theirs != 1 {
 		t.Errorf("%d claims of the other account are listed", theirs)
 	}
-	if Room(Host, 20*gib, 24*gib, []Held{{Want: Want{Resource: Host, Bytes: 400 << 40}, UID: another}}) != nil {
+	if Claimable(HostMemory, 20*gib, 24*gib, []Held{{Want: Want{Resource: HostMemory, Bytes: 400 << 40}, UID: another}}) != nil {
 		t.Error("another account's claim refuses")
 	}
-	if Room(Host, 20*gib, 24*gib, []Held{{Want: Want{Resource: Host, Bytes: 20 * gib}, UID: 0}}) == nil {
+	if Claimable(HostMemory, 20*gib, 24*gib, []Held{{Want: Want{Resource: HostMemory, Bytes: 20 * gib}, UID: 0}}) == nil {
 		t.Error("root's claim does not refuse")
 	}
 }
@@ -207,7 +207,7 @@ func TestSquatted(t *testing.T) {
 	os.WriteFile(filepath.Join(squat, "1-a.json"), []byte(strings.Repeat("x", mostText+1)), 0o644)
 	os.Symlink("/etc/passwd", filepath.Join(squat, "1-b.json"))
 	os.WriteFile(filepath.Join(squat, "1-c.json"), []byte(`{"kind":"host memory","bytes":-5,"pid":1}`), 0o644)
-	if held := List(); len(held) != 0 {
+	if held := Claims(); len(held) != 0 {
 		t.Errorf("listed are %v", held)
 	}
 	take(t, 20*gib)

@@ -1,4 +1,4 @@
-package claim
+package room
 
 import (
 	"encoding/json"
@@ -85,26 +85,26 @@ func alone(dir string) (unlock func(), err error) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	f.Close()
-	return nil, fmt.Errorf("%w: %w", ErrBusy, err)
+	return nil, fmt.Errorf("%w: %w", ErrClaims, err)
 }
 
 // ErrBusy is wrapped by the error of a decision that other launches did not let begin.
-var ErrBusy = errors.New("locking the claims")
+var ErrClaims = errors.New("locking the claims")
 
 // Within makes base the only folder in which the folders of claims are looked for and made. It is for tests, whose
 // launches must not meet the claims of the machine.
-func Within(base string) { bases = func() []string { return []string{base} } }
+func ClaimsWithin(base string) { bases = func() []string { return []string{base} } }
 
 // Path is the place of a file that launches of this account share beside their claims, such as what one of them has
 // seen of the cards.
-func Path(name string) (string, error) {
+func SharedPath(name string) (string, error) {
 	dir, err := own()
 	return filepath.Join(dir, name), err
 }
 
 // Stamp changes when a claim of this account is made, changed or released. A change within a few milliseconds of an
 // earlier one may leave it as it was, and so does the death of a launch: see [Bury].
-func Stamp() time.Time {
+func ClaimStamp() time.Time {
 	dir, err := place()
 	if err != nil {
 		return time.Time{}
@@ -118,7 +118,7 @@ func Stamp() time.Time {
 
 // Bury removes the claims of this account's launches that were killed, so that Stamp changes. They count no more even
 // if nobody does. It does nothing if another launch did so less than a time ago.
-func Bury(ago time.Duration) {
+func BuryClaims(ago time.Duration) {
 	dir, err := place()
 	if err != nil {
 		return
@@ -172,7 +172,7 @@ const (
 )
 
 // List returns the claims that are held on this machine, those of other accounts included.
-func List() (held []Held) {
+func Claims() (held []Held) {
 	mine, _ := place()
 	if mine != "" {
 		held = in(mine)
@@ -245,8 +245,8 @@ var uuid = lazy.MustCompile(`^(?:GPU|MIG)-[0-9a-fA-F/-]{1,80}$`)
 // known is a resource without what could be a text of another account's.
 func known(r Resource) Resource {
 	switch {
-	case r.Kind == Host.Kind:
-		return Host
+	case r.Kind == HostMemory.Kind:
+		return HostMemory
 	case r.Kind == Card("").Kind && uuid.MatchString(r.ID):
 		return r
 	}
