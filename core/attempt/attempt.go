@@ -22,7 +22,6 @@ import (
 	"github.com/launch-ml/launch/core/screen"
 	"github.com/launch-ml/launch/core/states"
 	"github.com/launch-ml/launch/core/unit"
-	"github.com/launch-ml/launch/core/witness"
 )
 
 // Options are the user's settings that an attempt depends on.
@@ -167,7 +166,7 @@ type attempt struct {
 	total   int64                 // iterations of the whole training, as the plugin counts them; 0: not known
 	status  record.Status         // what its status always has
 	overlay *overlay.Overlay      // nil if the program's Python needs no hook
-	witness *witness.Witness      // nil if the program does not report its memory
+	witness *overlay.Witness      // nil if the program does not report its memory
 	unheard string                // why the program cannot report its memory
 	unasked bool                  // nobody asked for that report: it is kept only if a request was refused
 	hookDir string                // the folder of its hook, if not dir; removed after the attempt

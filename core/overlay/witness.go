@@ -1,13 +1,4 @@
-// Package witness hears what a program's own Python processes say of their memory: what the card's allocator refused,
-// and
-// from where it was asked; the allocator's peaks; the exception that ended a process.
-//
-// It is a part of the hook that core/overlay installs (witness.py), off unless launch or a plugin wants it. The program
-// prints and returns what it would without it. What stands in the way is said ([oom.Handshake]) and never stops a run.
-//
-// It was tried on torch 1.13 and 2.15 without a card, and on a stand-in for torch._C that refuses requests: on no
-// card yet.
-package witness
+package overlay
 
 import (
 	"bytes"
@@ -22,9 +13,18 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/oom"
-	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/unit"
 )
+
+// Package witness hears what a program's own Python processes say of their memory: what the card's allocator refused,
+// and
+// from where it was asked; the allocator's peaks; the exception that ended a process.
+//
+// It is a part of the hook that core/overlay installs (witness.py), off unless launch or a plugin wants it. The program
+// prints and returns what it would without it. What stands in the way is said ([oom.Handshake]) and never stops a run.
+//
+// It was tried on torch 1.13 and 2.15 without a card, and on a stand-in for torch._C that refuses requests: on no
+// card yet.
 
 //go:embed witness.py
 var script []byte
@@ -32,7 +32,7 @@ var script []byte
 const name = "witness.py"
 
 // Part is what [overlay.Install] has to be given for processes to speak.
-func Part() overlay.Part { return overlay.Part{Name: name, Text: script} }
+func WitnessPart() Part { return Part{Name: name, Text: script} }
 
 // A Witness hears the processes of one attempt, while they run and after.
 type Witness struct {
@@ -54,10 +54,10 @@ type Witness struct {
 }
 
 // kept is how many refusals are kept of the first, and as many of the last.
-const kept = 16
+const mostKept = 16
 
 // Of is the witness of the processes that load an overlay's hook with [Part].
-func Of(o *overlay.Overlay) *Witness {
+func WitnessOf(o *Overlay) *Witness {
 	return &Witness{path: o.ReportFile(), counts: map[int]int{}, torches: map[int]bool{}, cards: map[int]bool{}}
 }
 
@@ -201,8 +201,8 @@ func (w *Witness) take(l *line) {
 		w.allocated, w.reserved = max(w.allocated, l.Allocated), max(w.reserved, l.Reserved)
 	case "refused":
 		w.counts[l.PID] = max(w.counts[l.PID], l.N)
-		if w.refused = append(w.refused, *l); len(w.refused) > 2*kept {
-			w.refused = append(w.refused[:kept], w.refused[kept+1:]...)
+		if w.refused = append(w.refused, *l); len(w.refused) > 2*mostKept {
+			w.refused = append(w.refused[:mostKept], w.refused[mostKept+1:]...)
 		}
 	case "exit":
 		w.counts[l.PID] = max(w.counts[l.PID], l.Refusals)
@@ -225,7 +225,7 @@ func (w *Witness) handshake() oom.Handshake {
 	switch {
 	case w.ran > 0:
 	case w.booted == 0:
-		h.Why = overlay.Unread
+		h.Why = Unread
 	case w.why != "":
 		h.Why = w.why
 	default:

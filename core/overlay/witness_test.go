@@ -1,4 +1,4 @@
-package witness
+package overlay
 
 import (
 	"bytes"
@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/oom"
-	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -33,14 +32,14 @@ func python(t testing.TB) string {
 	return path
 }
 
-type outcome struct {
+type witnessOutcome struct {
 	stdout, stderr string
 	code           int
 	signal         syscall.Signal
 }
 
 // start runs main.py in dir.
-func start(t testing.TB, dir string, env []string, args ...string) outcome {
+func witnessStart(t testing.TB, dir string, env []string, args ...string) witnessOutcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // of a hang: on a busy machine torch alone takes a minute
 	defer cancel()
@@ -52,14 +51,14 @@ func start(t testing.TB, dir string, env []string, args ...string) outcome {
 	if cmd.ProcessState == nil || ctx.Err() != nil {
 		t.Fatalf("%q: %v %v", args, err, ctx.Err())
 	}
-	o := outcome{stdout: stdout.String(), stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}
+	o := witnessOutcome{stdout: stdout.String(), stderr: stderr.String(), code: cmd.ProcessState.ExitCode()}
 	if ws := cmd.ProcessState.Sys().(syscall.WaitStatus); ws.Signaled() {
 		o.signal = ws.Signal()
 	}
 	return o
 }
 
-func write(t testing.TB, dir string, files map[string]string) {
+func witnessWrite(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
@@ -72,9 +71,9 @@ func write(t testing.TB, dir string, files map[string]string) {
 	}
 }
 
-func install(t testing.TB, env ...string) *overlay.Overlay {
+func witnessInstall(t testing.TB, env ...string) *Overlay {
 	t.Helper()
-	o, err := overlay.Install(filepath.Join(t.TempDir(), "attempt"), nil, env, Part())
+	o, err := Install(filepath.Join(t.TempDir(), "attempt"), nil, env, WitnessPart())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,17 +81,17 @@ func install(t testing.TB, env ...string) *overlay.Overlay {
 }
 
 // heard is what is heard of a program of these files.
-func heard(t *testing.T, files map[string]string) (outcome, *oom.Inside, *Witness) {
+func heard(t *testing.T, files map[string]string) (witnessOutcome, *oom.Inside, *Witness) {
 	t.Helper()
-	dir, o := t.TempDir(), install(t)
-	write(t, dir, files)
-	out := start(t, dir, o.Env)
-	w := Of(o)
+	dir, o := t.TempDir(), witnessInstall(t)
+	witnessWrite(t, dir, files)
+	out := witnessStart(t, dir, o.Env)
+	w := WitnessOf(o)
 	return out, w.Inside(time.Now()), w
 }
 
 // programs end in all the ways there are. Each runs bare and with the hook, and must print and return the same.
-var programs = map[string]struct {
+var witnessPrograms = map[string]struct {
 	text, failed string // the exception that is to be reported; "" for none
 	args         []string
 	files        map[string]string
@@ -133,22 +132,22 @@ var reTimes = regexp.MustCompile(`0x[0-9a-f]{6,}|in [0-9.]+ seconds|\b[0-9]+\.[0
 
 // Whatever a program does, it prints and returns what it does without the hook, and what ended it is known.
 func TestUnchanged(t *testing.T) {
-	for name, p := range programs {
+	for name, p := range witnessPrograms {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			write(t, dir, p.files)
-			write(t, dir, map[string]string{"main.py": p.text})
+			witnessWrite(t, dir, p.files)
+			witnessWrite(t, dir, map[string]string{"main.py": p.text})
 			env := []string{"PYTHONPATH=" + filepath.Join(dir, "theirs"), "PYTHONDONTWRITEBYTECODE=1"}
-			o := install(t, env...)
-			want, got := start(t, dir, env, p.args...), start(t, dir, slices.Concat(env, o.Env), p.args...)
-			for _, o := range []*outcome{&want, &got} {
+			o := witnessInstall(t, env...)
+			want, got := witnessStart(t, dir, env, p.args...), witnessStart(t, dir, slices.Concat(env, o.Env), p.args...)
+			for _, o := range []*witnessOutcome{&want, &got} {
 				o.stdout, o.stderr = reTimes.ReplaceAllString(o.stdout, "N"), reTimes.ReplaceAllString(o.stderr, "N")
 			}
 			if got != want {
 				t.Errorf("with the hook\n%+v\nbare\n%+v", got, want)
 			}
-			in := Of(o).Inside(time.Now())
+			in := WitnessOf(o).Inside(time.Now())
 			failed := ""
 			if in.Failure != nil {
 				failed = in.Failure.Type
@@ -262,7 +261,7 @@ func with(main string) map[string]string {
 }
 
 // What the allocator refuses is reported with what it held and from where it was asked, caught or not.
-func TestRefused(t *testing.T) {
+func TestWitnessRefused(t *testing.T) {
 	out, in, w := heard(t, with(`
 import torch
 from torch.cuda import init
@@ -353,13 +352,13 @@ for _ in range(20000): step()
 print(_C.stats - seen < 4000)       # looks are a small share of the time
 _C.now[0] = 0; _C.take(900)         # seen at the end only
 `)
-	dir, o := t.TempDir(), install(t)
-	write(t, dir, files)
-	w := Of(o)
+	dir, o := t.TempDir(), witnessInstall(t)
+	witnessWrite(t, dir, files)
+	w := WitnessOf(o)
 	if a, r, last := w.Peaks(); a != 0 || r != 0 || last {
 		t.Errorf("before it began: %v %v", a, r)
 	}
-	out := start(t, dir, o.Env)
+	out := witnessStart(t, dir, o.Env)
 	if out.stdout != "[-1] 0\n[300, 0]\n[120, 0]\nTrue\n" || out.code != 0 {
 		t.Errorf("%+v", out)
 	}
@@ -396,16 +395,16 @@ func TestStaysOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, o := t.TempDir(), install(t)
-			write(t, dir, with(tt.main))
+			dir, o := t.TempDir(), witnessInstall(t)
+			witnessWrite(t, dir, with(tt.main))
 			if tt.env == "STUB_ODD=1" {
-				write(t, dir, map[string]string{"torch/cuda/__init__.py": ""})
+				witnessWrite(t, dir, map[string]string{"torch/cuda/__init__.py": ""})
 			}
-			out := start(t, dir, slices.Concat([]string{tt.env}, o.Env))
-			if out != (outcome{stdout: tt.out}) {
+			out := witnessStart(t, dir, slices.Concat([]string{tt.env}, o.Env))
+			if out != (witnessOutcome{stdout: tt.out}) {
 				t.Errorf("%+v, want %q", out, tt.out)
 			}
-			in := Of(o).Inside(time.Now())
+			in := WitnessOf(o).Inside(time.Now())
 			if !strings.Contains(in.Hook.Why, tt.says) || (tt.says == "") != (in.Hook.Why == "") {
 				t.Errorf("it says %q", in.Hook.Why)
 			}
@@ -433,15 +432,15 @@ except TimeoutError as e: print(e)
 torch._C._cuda_memoryStats = None # an error of the hook's own is nobody's
 torch.optim.optimizer.step()
 `))
-	if out != (outcome{stdout: "the program's own\n"}) {
+	if out != (witnessOutcome{stdout: "the program's own\n"}) {
 		t.Errorf("%+v", out)
 	}
 }
 
-func TestRead(t *testing.T) {
+func TestReadWitness(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "report.jsonl")
 	w := &Witness{path: path, counts: map[int]int{}, torches: map[int]bool{}, cards: map[int]bool{}}
-	if in := w.Inside(time.Now()); in.Hook.Why != overlay.Unread {
+	if in := w.Inside(time.Now()); in.Hook.Why != Unread {
 		t.Errorf("of nothing: %+v", in)
 	}
 	say := func(text string) {
@@ -474,7 +473,7 @@ func TestRead(t *testing.T) {
 	if in.Failure == nil || in.Failure.Type != "KeyError" || in.Failure.Before != time.Second || !slices.Equal(in.Failure.Frames, []oom.Frame{{Path: "a.py", Line: 3, Name: "f"}}) {
 		t.Errorf("what trains counts for more than a helper, the first for more than later ones: %+v", in.Failure)
 	}
-	if n := len(in.Refused); in.Count != 100 || n != 2*kept || *in.Refused[0].Requested != 0 || *in.Refused[kept-1].Requested != kept-1 || *in.Refused[n-1].Requested != 99 {
+	if n := len(in.Refused); in.Count != 100 || n != 2*mostKept || *in.Refused[0].Requested != 0 || *in.Refused[mostKept-1].Requested != mostKept-1 || *in.Refused[n-1].Requested != 99 {
 		t.Errorf("%d of %d", n, in.Count)
 	}
 	if text, err := json.Marshal(in); err != nil || json.Unmarshal(text, &oom.Inside{}) != nil {
