@@ -1,4 +1,4 @@
-package ranks
+package observe
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 )
 
 // A Watch follows the ranks of a program by looking at /proc. It is not for several goroutines.
-type Watch struct {
+type Ranks struct {
 	root  int
 	want  int
 	outer string
@@ -40,13 +40,13 @@ const (
 
 // Follow returns a watch of a program by its first process. want is how many ranks the job has on this machine; 0:
 // unknown.
-func Follow(pid, want int) *Watch {
-	return &Watch{root: pid, want: want, outer: numberOf(environ(os.Getpid())), wrote: map[int]int64{},
+func FollowRanks(pid, want int) *Ranks {
+	return &Ranks{root: pid, want: want, outer: numberOf(environ(os.Getpid())), wrote: map[int]int64{},
 		dying: map[int]bool{}}
 }
 
 // Look looks at the program's processes.
-func (w *Watch) Look() {
+func (w *Ranks) Look() {
 	now := time.Now()
 	if w.ended.IsZero() {
 		switch alive := len(w.alive()); {
@@ -75,20 +75,20 @@ func (w *Watch) Look() {
 	}
 }
 
-func (w *Watch) end(now time.Time) { w.ended, w.moment = now, ticks() }
+func (w *Ranks) end(now time.Time) { w.ended, w.moment = now, ticks() }
 
-func (w *Watch) alive() []Rank {
+func (w *Ranks) alive() []Rank {
 	return slices.DeleteFunc(slices.Clone(w.ranks), func(r Rank) bool { return !r.alive() })
 }
 
 // Number is how many ranks were seen at the same time.
-func (w *Watch) Number() int { return len(w.ranks) }
+func (w *Ranks) Number() int { return len(w.ranks) }
 
 // Ended returns when the first rank was seen to have ended while others lived on; zero if none has.
-func (w *Watch) Ended() time.Time { return w.ended }
+func (w *Ranks) Ended() time.Time { return w.ended }
 
 // End takes a rank as ended that cannot go on though its process is still there. It reports whether pid is a rank.
-func (w *Watch) End(pid int) bool {
+func (w *Ranks) End(pid int) bool {
 	w.dying[pid] = true
 	known := slices.ContainsFunc(w.ranks, func(r Rank) bool { return r.PID == pid })
 	if known && w.ended.IsZero() {
@@ -98,12 +98,12 @@ func (w *Watch) End(pid int) bool {
 }
 
 // Fresh reports whether ranks have started after one had ended.
-func (w *Watch) Fresh() bool { return w.fresh }
+func (w *Ranks) Fresh() bool { return w.fresh }
 
 // Waiting returns the ranks that are alive, of those that were there when the first one ended. A rank that cannot go
 // on is
 // none of them: it may still upload its log.
-func (w *Watch) Waiting() []Rank {
+func (w *Ranks) Waiting() []Rank {
 	if w.ended.IsZero() {
 		return nil
 	}
@@ -114,7 +114,7 @@ func (w *Watch) Waiting() []Rank {
 const much = 64 << 10
 
 // Writing reports whether a rank has written more than a few lines since the last call, or waits for a disk.
-func (w *Watch) Writing(of []Rank) (busy bool) {
+func (w *Ranks) Writing(of []Rank) (busy bool) {
 	for _, r := range of {
 		for _, pid := range proc.Family(r.PID) {
 			n := written(pid)
@@ -142,7 +142,7 @@ func (r Rank) alive() bool {
 }
 
 // search finds the ranks of a family.
-func (w *Watch) search(family []int) []Rank {
+func (w *Ranks) search(family []int) []Rank {
 	var all []process
 	for _, pid := range family {
 		_, parent, start, ok := stat(pid)

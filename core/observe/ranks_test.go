@@ -1,4 +1,4 @@
-package ranks
+package observe
 
 import (
 	"net"
@@ -67,20 +67,20 @@ func TestChoose(t *testing.T) {
 // Only ranks that wait in vain are ended.
 func TestHang(t *testing.T) {
 	end := time.Unix(1000, 0)
-	hung := Facts{Now: end.Add(patience), Certain: true, Ended: end, Waiting: 1, Steps: true,
+	hung := RankFacts{Now: end.Add(patience), Certain: true, Ended: end, Waiting: 1, Steps: true,
 		Printed: end.Add(-time.Second), Stepped: end.Add(-time.Second)}
 	if !hung.Hang() {
 		t.Error("a rank that waits in silence is not ended")
 	}
-	for name, change := range map[string]func(*Facts){
-		"nothing shows an out-of-memory":      func(f *Facts) { f.Certain = false },
-		"all ranks live":                      func(f *Facts) { f.Ended = time.Time{} },
-		"all have ended":                      func(f *Facts) { f.Waiting = 0 },
-		"the launcher has time":               func(f *Facts) { f.Now = end.Add(patience - 1) },
-		"the launcher starts them again":      func(f *Facts) { f.Fresh = true },
-		"a rank saves a state":                func(f *Facts) { f.Writing = true },
-		"the training goes on without a rank": func(f *Facts) { f.Stepped = end.Add(1) },
-		"it still prints":                     func(f *Facts) { f.Printed = end.Add(time.Second) },
+	for name, change := range map[string]func(*RankFacts){
+		"nothing shows an out-of-memory":      func(f *RankFacts) { f.Certain = false },
+		"all ranks live":                      func(f *RankFacts) { f.Ended = time.Time{} },
+		"all have ended":                      func(f *RankFacts) { f.Waiting = 0 },
+		"the launcher has time":               func(f *RankFacts) { f.Now = end.Add(patience - 1) },
+		"the launcher starts them again":      func(f *RankFacts) { f.Fresh = true },
+		"a rank saves a state":                func(f *RankFacts) { f.Writing = true },
+		"the training goes on without a rank": func(f *RankFacts) { f.Stepped = end.Add(1) },
+		"it still prints":                     func(f *RankFacts) { f.Printed = end.Add(time.Second) },
 	} {
 		f := hung
 		if change(&f); f.Hang() {
@@ -132,7 +132,7 @@ func TestLook(t *testing.T) {
 	if !r.alive() || other.alive() {
 		t.Errorf("%+v %v, and a later process of its number %v", r, r.alive(), other.alive())
 	}
-	w := &Watch{ranks: []Rank{r, {PID: os.Getpid(), start: mustStart(t)}}, root: os.Getpid(), wrote: map[int]int64{},
+	w := &Ranks{ranks: []Rank{r, {PID: os.Getpid(), start: mustStart(t)}}, root: os.Getpid(), wrote: map[int]int64{},
 		dying: map[int]bool{}}
 	w.next = time.Now().Add(time.Hour)
 	if w.Look(); !w.Ended().IsZero() || w.Waiting() != nil {

@@ -1,3 +1,10 @@
+package observe
+
+import (
+	"slices"
+	"time"
+)
+
 // Package ranks finds the ranks of a program among its processes on this machine, and decides when those that wait
 // for one
 // that ran out of memory may be ended.
@@ -6,12 +13,6 @@
 // accelerate,
 // srun, mpirun, a loop in a shell), or one with torch that has a TCP connection with another process of the program
 // (mp.spawn, Process, Lightning): process groups connect their ranks with each other and with a store.
-package ranks
-
-import (
-	"slices"
-	"time"
-)
 
 // A Rank is a process. Its start time tells it from a later process of the same number.
 type Rank struct {
@@ -29,7 +30,7 @@ const (
 )
 
 // Facts are what is known of a job at a moment.
-type Facts struct {
+type RankFacts struct {
 	Now     time.Time
 	Certain bool      // a rank is certain to have run out of memory and not to go on
 	Ended   time.Time // when the first rank was seen to have ended; zero: none has
@@ -44,7 +45,7 @@ type Facts struct {
 // Hang decides whether the ranks that are still alive wait for one that will never come. A program that goes on
 // without a
 // rank, or that starts its ranks again, is left alone; so is one that may be saving a state.
-func (f Facts) Hang() bool {
+func (f RankFacts) Hang() bool {
 	if !f.Certain || f.Ended.IsZero() || f.Waiting == 0 || f.Fresh || f.Writing || f.Stepped.After(f.Ended) {
 		return false
 	}
