@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/advice"
-	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
@@ -118,11 +117,11 @@ type Executor struct {
 	attempts int      // that have started
 	told     []string // names of the advice that was printed while a program ran
 
-	roots   *confine.Roots // of the job's paths, as they were before the first attempt; nil without a job
-	midLine bool           // the program's last line has no end, and launch prints to the same place
-	began   time.Time      // when the run's first attempt began, trials aside
-	marks   []mark         // on folders that other runs may write into as well
-	made    []string       // files of the run's attempts that the next one would overwrite or stop at
+	roots   *states.Roots // of the job's paths, as they were before the first attempt; nil without a job
+	midLine bool          // the program's last line has no end, and launch prints to the same place
+	began   time.Time     // when the run's first attempt began, trials aside
+	marks   []mark        // on folders that other runs may write into as well
+	made    []string      // files of the run's attempts that the next one would overwrite or stop at
 	spans   []states.Span
 	blocked []string // those at which an attempt has stopped
 }
@@ -134,7 +133,7 @@ func New(s Setup) *Executor {
 	}
 	x := &Executor{Setup: s, began: s.Past.Began, made: s.Past.Made, spans: s.Past.Spans}
 	if s.Job != nil {
-		x.roots = confine.New(s.Job)
+		x.roots = states.NewRoots(s.Job)
 		x.enter(slices.Concat(s.Job.Signs.States, s.Job.Resume.Aside, s.Job.Resume.InTheWay))
 	}
 	return x
@@ -156,7 +155,7 @@ func (x *Executor) BreakLine() {
 // attempt describes what one attempt starts.
 type attempt struct {
 	command job.Command
-	roots   *confine.Roots // the folders in which its signs may find files
+	roots   *states.Roots // the folders in which its signs may find files
 	signs   job.Signs
 	dir     string // the folder for its output; "": the output is not kept
 	trial   run.Trial

@@ -16,7 +16,6 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
-	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
@@ -28,6 +27,7 @@ import (
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/states"
 )
 
 // Deadline bounds how long a plugin may delay the program's start. A broken plugin must not keep a training from
@@ -376,7 +376,7 @@ func (f finder) may() overlay.May {
 
 // confine removes from the job what lies outside the command's folders, with a warning.
 func (r *Reading) confine() {
-	roots := confine.New(r.Job)
+	roots := states.NewRoots(r.Job)
 	if w := roots.Warning(); w != "" {
 		r.Warnings = append(r.Warnings, w)
 	}
@@ -385,7 +385,7 @@ func (r *Reading) confine() {
 			"command: launch would not notice another launch in the same experiment", r.Job.Plugin, r.Job.Exclusive))
 		r.Job.Exclusive = ""
 	}
-	err := confine.CheckPuts(r.Job.Rehearsal.Puts)
+	err := states.CheckPuts(r.Job.Rehearsal.Puts)
 	if err == nil {
 		err = roots.CheckRehearsal()
 	}

@@ -1,4 +1,4 @@
-package confine
+package states
 
 import (
 	"fmt"
@@ -128,7 +128,7 @@ func TestGlob(t *testing.T) {
 			}
 			glob := in([]string{tt.glob})[0]
 			j.Signs.States = []string{glob}
-			r := New(j)
+			r := NewRoots(j)
 			tree(t, dir, in(tt.later)...)
 			var got []string
 			for _, path := range r.Glob(glob) {
@@ -149,7 +149,7 @@ func TestLinkedProject(t *testing.T) {
 	j := asked(dir)
 	j.Command.Dir = dir + "/p"
 	j.Signs.States = []string{dir + "/p/runs/*.pt", dir + "/w/runs/*.pt", "runs/*.pt"}
-	r := New(j)
+	r := NewRoots(j)
 	for _, g := range j.Signs.States {
 		if got := r.Glob(g); len(got) != 1 {
 			t.Errorf("%s: found %q", g, got)
@@ -167,7 +167,7 @@ func TestForgedRecipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.Resume.Aside = []string{dir + "/home/*.txt"}
-	if r := New(j); len(r.Movable(j.Resume.Aside[0])) > 0 || !strings.Contains(r.Warning(), "plugin mine names paths outside the folders of this command; launch ignores them") {
+	if r := NewRoots(j); len(r.Movable(j.Resume.Aside[0])) > 0 || !strings.Contains(r.Warning(), "plugin mine names paths outside the folders of this command; launch ignores them") {
 		t.Errorf("it is named by the plugin's own words; %q", r.Warning())
 	}
 }
@@ -186,7 +186,7 @@ func TestForeignLink(t *testing.T) {
 	}
 	j := asked(dir)
 	j.Signs.States, j.Resume.Aside = []string{"e/*.pt", "runs/*/*.pt"}, []string{"e/*.pt"}
-	r := New(j)
+	r := NewRoots(j)
 	for _, g := range j.Signs.States {
 		if got := r.Glob(g); len(got) > 0 {
 			t.Errorf("%s: followed to %q", g, got)
@@ -203,7 +203,7 @@ func TestMoveInto(t *testing.T) {
 	tree(t, dir, "w/experiments -> ../big", "w/runs/1.pt", "w/2.pt")
 	j := asked(dir)
 	j.Resume.Aside = []string{"runs/*.pt", "experiments/*.pt", dir + "/home/*.txt", "../home/*.txt", "made/*.txt", "2.pt"}
-	r := New(j)
+	r := NewRoots(j)
 	tree(t, dir, "w/made -> "+dir+"/home")
 	for _, g := range j.Resume.Aside {
 		for _, f := range r.Movable(g) {
@@ -219,7 +219,7 @@ func TestMoveInto(t *testing.T) {
 	// The folder became a link while the program ran.
 	tree(t, dir, "w/late/1.pt")
 	j.Resume.Aside = []string{"late/*.pt"}
-	r = New(j)
+	r = NewRoots(j)
 	files := r.Movable("late/*.pt")
 	if err := os.Rename(dir+"/w/late", dir+"/w/was"); err != nil {
 		t.Fatal(err)
@@ -240,7 +240,7 @@ func TestLeaves(t *testing.T) {
 		"experiments/" + s, "tb/" + s, s + "/sub", "name-" + s, // the last was there before
 		s + "/../precious", "precious", dir + "/home/" + s + "/../thesis.txt", "/" + s, dir + "/home", "",
 	}
-	r := New(j)
+	r := NewRoots(j)
 	if got := r.Warning(); !strings.Contains(got, "and 3 more") {
 		t.Errorf("warns %q", got)
 	}
@@ -310,7 +310,7 @@ func TestCopy(t *testing.T) {
 
 func TestExclusive(t *testing.T) {
 	dir := top(t)
-	r := New(asked(dir, "--out", dir+"/big"))
+	r := NewRoots(asked(dir, "--out", dir+"/big"))
 	for folder, want := range map[string]bool{"/": false, dir: false, dir + "/home": false, dir + "/w/runs": true, dir + "/big/x": true, "runs": true} {
 		if r.Covers(folder) != want {
 			t.Errorf("%s: %v, want %v", folder, !want, want)
@@ -324,7 +324,7 @@ func TestOneWarning(t *testing.T) {
 	for i := range 1000 {
 		j.Signs.Log = append(j.Signs.Log, fmt.Sprintf("/etc/%d/%s", i, strings.Repeat("x", 1000)))
 	}
-	if w := New(j).Warning(); len(w) > 1000 || !strings.Contains(w, "and 997 more") {
+	if w := NewRoots(j).Warning(); len(w) > 1000 || !strings.Contains(w, "and 997 more") {
 		t.Errorf("%d bytes: %.300s", len(w), w)
 	}
 }

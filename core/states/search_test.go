@@ -1,4 +1,4 @@
-package confine
+package states
 
 import (
 	"fmt"
@@ -25,7 +25,7 @@ func TestSearchEnds(t *testing.T) {
 		began := time.Now()
 		j := asked(dir)
 		j.Signs.States = []string{glob1}
-		r := New(j)
+		r := NewRoots(j)
 		r.Glob(glob1)
 		if took := time.Since(began); took > 6*time.Second {
 			t.Errorf("%s took %v", glob1, took)
@@ -54,7 +54,7 @@ func FuzzGlob(f *testing.F) {
 		j := asked(dir)
 		j.Command.Dir = dir
 		j.Signs.States, j.Resume.InTheWay = []string{pattern}, []string{pattern}
-		r := New(j)
+		r := NewRoots(j)
 		for _, hit := range append(r.Glob(pattern), func() (p []string) {
 			for _, f := range r.Movable(pattern) {
 				p = append(p, f.Path)

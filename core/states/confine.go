@@ -1,11 +1,4 @@
-// Package confine keeps the paths of a plugin's answer within the folders of the command: its own folder, the script's,
-// and those that the arguments or the recipe name.
-//
-// A plugin answers with paths: globs of saved states and logs, files to move aside, folders that a trial leaves. launch
-// does not trust them. It resolves each once, before the first attempt, and follows only links that the user or root
-// has made, such as "experiments -> /big"; the link's target is then the root. Later it removes and moves files only
-// through an [os.Root], which does not follow links that the program or another account makes meanwhile.
-package confine
+package states
 
 import (
 	"bytes"
@@ -22,6 +15,14 @@ import (
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 )
+
+// Package confine keeps the paths of a plugin's answer within the folders of the command: its own folder, the script's,
+// and those that the arguments or the recipe name.
+//
+// A plugin answers with paths: globs of saved states and logs, files to move aside, folders that a trial leaves. launch
+// does not trust them. It resolves each once, before the first attempt, and follows only links that the user or root
+// has made, such as "experiments -> /big"; the link's target is then the root. Later it removes and moves files only
+// through an [os.Root], which does not follow links that the program or another account makes meanwhile.
 
 // Roots are the folders that a job's paths may lie in, and its paths as they were before the first attempt.
 type Roots struct {
@@ -53,7 +54,7 @@ type leaf struct {
 }
 
 // New resolves the paths of a job. It is called before the first attempt.
-func New(j *job.Job) *Roots {
+func NewRoots(j *job.Job) *Roots {
 	r := &Roots{job: j, dir: j.Command.Dir, reads: map[string]place{}, moves: map[string]place{},
 		search: file.NewSearch()}
 	r.base(r.dir)
@@ -198,7 +199,7 @@ func (r *Roots) place(folder, rel string, moves bool) (place, error) {
 	folder = filepath.Clean(folder)
 	base := ""
 	for _, b := range r.bases {
-		if within(b, folder) && len(b) > len(base) {
+		if isWithin(b, folder) && len(b) > len(base) {
 			base = b
 		}
 	}
@@ -256,7 +257,7 @@ func walk(base, root, folder, rel string) (place, error) {
 				return place{}, err
 			}
 			at = target
-			if !within(p.root, target) {
+			if !isWithin(p.root, target) {
 				p.root, p.shown = target, filepath.Join(append([]string{base}, split(below)[:i+1]...)...)
 			}
 		}
@@ -316,7 +317,7 @@ func (r *Roots) follow(p place) bool {
 		if len(split(path)) <= from {
 			return
 		}
-		if to, err := target(path); err == nil && !within(p.root, to) && !slices.Contains(r.beyond, to) {
+		if to, err := target(path); err == nil && !isWithin(p.root, to) && !slices.Contains(r.beyond, to) {
 			r.beyond = append(r.beyond, to)
 		}
 	}
@@ -343,13 +344,13 @@ func (r *Roots) named(folder string, moves bool) string {
 		}
 	}
 	for _, path := range args {
-		if moves || slices.ContainsFunc(r.bases, func(b string) bool { return within(b, path) }) {
+		if moves || slices.ContainsFunc(r.bases, func(b string) bool { return isWithin(b, path) }) {
 			continue
 		}
 		// an executable, such as an interpreter, names no folder
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 == 0 {
 			for range 2 {
-				if path = filepath.Dir(path); path != "/" && within(path, folder) {
+				if path = filepath.Dir(path); path != "/" && isWithin(path, folder) {
 					return path
 				}
 			}
@@ -385,7 +386,7 @@ func (r *Roots) spelled(folder string) []string {
 		}
 	}
 	for _, kv := range r.job.Command.Env {
-		if home, ok := strings.CutPrefix(kv, "HOME="); ok && home != "/" && home != folder && within(home, folder) {
+		if home, ok := strings.CutPrefix(kv, "HOME="); ok && home != "/" && home != folder && isWithin(home, folder) {
 			names = append(names, "~"+strings.TrimPrefix(folder, filepath.Clean(home)))
 		}
 	}
@@ -422,7 +423,7 @@ func (r *Roots) readTexts() {
 		paths, dirs = append(paths, prog.Path()), append(dirs, prog.Dir)
 	}
 	project := func(path string) bool {
-		return slices.ContainsFunc(r.bases, func(b string) bool { return within(b, filepath.Clean(path)) })
+		return slices.ContainsFunc(r.bases, func(b string) bool { return isWithin(b, filepath.Clean(path)) })
 	}
 	for _, f := range r.job.Files {
 		named := slices.ContainsFunc(c.Args, func(a string) bool { return f.Path != "" && strings.Contains(a, f.Path) })
@@ -489,7 +490,7 @@ func (r *Roots) Glob(pattern string) (paths []string) {
 func (p place) hits(beyond []string) (rels []string) {
 	for _, hit := range file.Glob(filepath.Join(escape(p.root), p.rel)) {
 		to, err := target(hit)
-		if err != nil || !within(p.root, to) && !slices.ContainsFunc(beyond, func(b string) bool { return within(b, to) }) {
+		if err != nil || !isWithin(p.root, to) && !slices.ContainsFunc(beyond, func(b string) bool { return isWithin(b, to) }) {
 			continue
 		}
 		if rel, err := filepath.Rel(p.root, hit); err == nil {
@@ -500,14 +501,14 @@ func (p place) hits(beyond []string) (rels []string) {
 }
 
 // A File may be moved.
-type File struct {
+type RootFile struct {
 	Path string
 	place
 	rel string
 }
 
 // File returns the file at a path within the roots. ok is false if it does not exist or lies outside.
-func (r *Roots) File(path string) (f File, ok bool) {
+func (r *Roots) File(path string) (f RootFile, ok bool) {
 	if r == nil {
 		return f, false
 	}
@@ -516,13 +517,13 @@ func (r *Roots) File(path string) (f File, ok bool) {
 		return f, false
 	}
 	for _, hit := range p.hits(nil) {
-		return File{path, p, hit}, true
+		return RootFile{path, p, hit}, true
 	}
 	return f, false
 }
 
 // Movable returns the files that a glob of [job.Resume.Aside], or of [job.Resume.InTheWay], matches.
-func (r *Roots) Movable(pattern string) (files []File) {
+func (r *Roots) Movable(pattern string) (files []RootFile) {
 	if r == nil {
 		return nil
 	}
@@ -531,13 +532,13 @@ func (r *Roots) Movable(pattern string) (files []File) {
 		return nil
 	}
 	for _, hit := range p.hits(nil) {
-		files = append(files, File{filepath.Join(p.shown, hit), p, hit})
+		files = append(files, RootFile{filepath.Join(p.shown, hit), p, hit})
 	}
 	return files
 }
 
 // MoveInto moves the file into a new folder beside it, and returns that folder.
-func (f File) MoveInto(name string) (dir string, err error) {
+func (f RootFile) MoveInto(name string) (dir string, err error) {
 	root, err := os.OpenRoot(f.root)
 	if err != nil {
 		return "", err
@@ -570,7 +571,7 @@ func (r *Roots) Leaves(name string) (remove func()) {
 		}
 		ours = append(ours, func() {
 			defer root.Close()
-			for at := filepath.Dir(rel); within(first, at); at = filepath.Dir(at) {
+			for at := filepath.Dir(rel); isWithin(first, at); at = filepath.Dir(at) {
 				if info, err := root.Lstat(at); err != nil || !info.IsDir() {
 					return // the trial has made a link in the path
 				}
@@ -590,16 +591,9 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// within reports whether a clean path is a folder or lies in it.
-func within(folder, path string) bool {
+// isWithin reports whether a clean path, as it is written, is a folder or lies in it.
+func isWithin(folder, path string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
-}
-
-func absolute(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
 }
 
 func split(path string) []string {

@@ -1,4 +1,4 @@
-package confine
+package states
 
 import (
 	"fmt"
@@ -54,7 +54,7 @@ func (r *Roots) leadsInside(word string) bool {
 		return false
 	}
 	inside := func(path string) bool {
-		return slices.ContainsFunc(r.bases, func(b string) bool { return within(b, path) })
+		return slices.ContainsFunc(r.bases, func(b string) bool { return isWithin(b, path) })
 	}
 	path := filepath.Clean(absolute(r.dir, word))
 	if !inside(path) {

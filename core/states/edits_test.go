@@ -1,4 +1,4 @@
-package confine
+package states
 
 import (
 	"strings"
@@ -31,12 +31,12 @@ func TestCheckRehearsal(t *testing.T) {
 		fill := func(s string) string { return strings.ReplaceAll(s, "{}", dir) }
 		j := asked(dir, "--data="+dir+"/big/typed")
 		j.Rehearsal.Edits = []config.Edit{{At: config.Address{Path: "--x"}, From: fill(tt.from), To: fill(tt.to)}}
-		err := New(j).CheckRehearsal()
+		err := NewRoots(j).CheckRehearsal()
 		if (err == nil) != tt.inside || err != nil && !strings.Contains(err.Error(), "--x") {
 			t.Errorf("%q to %q: %v", tt.from, tt.to, err)
 		}
 		j.Rehearsal = job.Rehearsal{Largest: j.Rehearsal.Edits}
-		if err := New(j).CheckRehearsal(); (err == nil) != tt.inside {
+		if err := NewRoots(j).CheckRehearsal(); (err == nil) != tt.inside {
 			t.Errorf("the largest batch: %q to %q: %v", tt.from, tt.to, err)
 		}
 	}
