@@ -11,13 +11,13 @@ import (
 	"syscall"
 
 	"github.com/launch-ml/launch/core/attempt"
-	"github.com/launch-ml/launch/core/explain"
 	"github.com/launch-ml/launch/core/identity"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/report"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/screen"
@@ -185,7 +185,7 @@ func explainTyped(s settings, p *intake.Reading, say ui.Printer, x *attempt.Exec
 		x.BreakLine()
 		e := ui.Explanation{Report: out.Report}
 		if output != "" {
-			e.Clues = explain.Clues(output)
+			e.Clues = report.Clues(output)
 		}
 		e.Clues.Limit = s.Limit()
 		e.Advise(nil)

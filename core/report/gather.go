@@ -12,7 +12,6 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
-	"github.com/launch-ml/launch/core/explain"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/observe"
@@ -56,7 +55,7 @@ func Gather(store record.Store, id string, learned []record.Receipt) (Input, err
 			in.Diffs = append(in.Diffs, recipeDiff(r.Job, &a.Plan))
 		}
 	}
-	x, err := explain.Run(store, id)
+	x, err := ExplainRun(store, id)
 	if err != nil {
 		return in, err
 	}

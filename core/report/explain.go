@@ -1,5 +1,4 @@
-// Package explain finds out why a log or a recorded run ended, and what would have helped.
-package explain
+package report
 
 import (
 	"errors"
@@ -17,6 +16,8 @@ import (
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
 )
+
+// Package explain finds out why a log or a recorded run ended, and what would have helped.
 
 // Explain explains texts, or one run of a store. An argument is a file, a folder, "-" for standard input, or a run's name.
 func Explain(store record.Store, args []string) (ui.Explanation, error) {
@@ -36,7 +37,7 @@ func Explain(store record.Store, args []string) (ui.Explanation, error) {
 		case err == nil:
 			files = append(files, arg)
 		case len(args) == 1 && !strings.ContainsAny(arg, `/\`):
-			return Run(store, arg)
+			return ExplainRun(store, arg)
 		default:
 			return ui.Explanation{}, fmt.Errorf("reading what to explain: %w", err)
 		}
@@ -79,7 +80,7 @@ func explainTexts(files []string, named bool) (ui.Explanation, error) {
 const lastLines = 8
 
 // Run explains the last attempt of a run. name is as launch show takes it.
-func Run(store record.Store, name string) (ui.Explanation, error) {
+func ExplainRun(store record.Store, name string) (ui.Explanation, error) {
 	id, err := store.Find(name)
 	if err != nil {
 		return ui.Explanation{}, fmt.Errorf("%s is neither a file nor a run: %w", name, err)
