@@ -1,4 +1,4 @@
-package doctor
+package check
 
 import (
 	"context"
@@ -20,19 +20,19 @@ func sound() Machine {
 	unlimited := Limit{Unlimited, Unlimited}
 	return Machine{
 		Kernel: "6.1.0-18-amd64", Dir: "/home/u/p",
-		Driver: Answer[Driver]{Value: Driver{PCI: []string{"0000:01:00.0"}, Module: "550.54.14", OS: "debian",
-			Control: Open, UVM: Open, DXG: Missing}},
-		Cards: Answer[[]gpu.Device]{Value: []gpu.Device{card(0)}},
-		Memory: Answer[Memory]{Value: Memory{Total: 64 * unit.GiB, Free: 40 * unit.GiB, TotalBy: "this machine's memory",
+		Driver: Probed[Driver]{Value: Driver{PCI: []string{"0000:01:00.0"}, Module: "550.54.14", OS: "debian",
+			Control: OpenDevice, UVM: OpenDevice, DXG: NoDevice}},
+		Cards: Probed[[]gpu.Device]{Value: []gpu.Device{card(0)}},
+		Memory: Probed[Memory]{Value: Memory{Total: 64 * unit.GiB, Free: 40 * unit.GiB, TotalBy: "this machine's memory",
 			FreeBy: "this machine's available memory"}},
-		CPUs: Answer[CPUs]{Value: CPUs{Machine: 16, Allowed: 16}},
-		Shm:  Answer[Shm]{Value: Shm{Total: 32 * unit.GiB, Free: 32 * unit.GiB}},
-		Limits: Answer[Limits]{Value: Limits{Files: Limit{65536, 65536}, Space: unlimited, Locked: Limit{8 << 20, 8 << 20},
+		CPUs: Probed[CPUs]{Value: CPUs{Machine: 16, Allowed: 16}},
+		Shm:  Probed[Shm]{Value: Shm{Total: 32 * unit.GiB, Free: 32 * unit.GiB}},
+		Limits: Probed[Limits]{Value: Limits{Files: Limit{65536, 65536}, Space: unlimited, Locked: Limit{8 << 20, 8 << 20},
 			Processes: unlimited}},
-		Python: Answer[Python]{Value: Python{Command: "python", Interpreter: "/v/bin/python", Exists: true, Known: true,
+		Python: Probed[Python]{Value: Python{Command: "python", Interpreter: "/v/bin/python", Exists: true, Known: true,
 			Version: "3.11", HasTorch: true, Torch: "2.6.0+cu124", Major: 2, Minor: 6, CUDA: "12.4", NumPy: "2.1.0",
 			Beside: []Package{{"torchvision", "0.21.0", "==2.6.0"}}}},
-		Mount: Answer[Mount]{Value: Mount{"ext4", "/home"}},
+		Mount: Probed[Mount]{Value: Mount{"ext4", "/home"}},
 	}
 }
 
@@ -53,7 +53,7 @@ func TestSoundMachine(t *testing.T) {
 type fault struct {
 	name  string
 	check string
-	state State
+	state MachineState
 	says  string // in what was found or why
 	mend  string // in one of the commands
 	make  func(*Machine)
@@ -69,7 +69,7 @@ func inBox(kind string, then func(*Machine)) func(*Machine) {
 func wsl2(then func(*Machine)) func(*Machine) {
 	return func(m *Machine) {
 		m.Kernel = "5.15.167.4-microsoft-standard-WSL2"
-		m.Driver.Value = Driver{DXG: Open, Control: Missing, UVM: Missing}
+		m.Driver.Value = Driver{DXG: OpenDevice, Control: NoDevice, UVM: NoDevice}
 		then(m)
 	}
 }
@@ -87,14 +87,14 @@ var cardFaults = []fault{
 		func(m *Machine) { m.Driver.Value.Module, m.Driver.Value.Library = "", "/usr/lib64/libcuda.so.1" },
 		func(m *Machine) { m.Driver.Value.Library = "/usr/lib64/libcuda.so.1" }},
 	{"a container without the card", "driver", Wrong, "started without the card", "docker run --gpus all",
-		inBox("docker", func(m *Machine) { m.Driver.Value.Control = Missing }), inBox("docker", nothing)},
+		inBox("docker", func(m *Machine) { m.Driver.Value.Control = NoDevice }), inBox("docker", nothing)},
 	{"no device files", "driver", Wrong, "device files", "nvidia-modprobe",
-		func(m *Machine) { m.Driver.Value.Control = Missing }, nothing},
+		func(m *Machine) { m.Driver.Value.Control = NoDevice }, nothing},
 	{"device files of others", "driver", Wrong, "join the group", "usermod -aG",
-		func(m *Machine) { m.Driver.Value.Control = Forbidden },
-		func(m *Machine) { m.Driver.Value.DXG = Forbidden }},
+		func(m *Machine) { m.Driver.Value.Control = ClosedDevice },
+		func(m *Machine) { m.Driver.Value.DXG = ClosedDevice }},
 	{"no unified memory", "driver", Wrong, "/dev/nvidia-uvm is missing", "nvidia-modprobe -c 0 -u",
-		func(m *Machine) { m.Driver.Value.UVM = Missing }, nothing},
+		func(m *Machine) { m.Driver.Value.UVM = NoDevice }, nothing},
 	{"a new library and an old module", "cards", Wrong, "old module", "sudo reboot",
 		func(m *Machine) {
 			m.Cards.Err = errors.New("asking the NVIDIA driver: Driver/library version mismatch")
@@ -114,14 +114,14 @@ var cardFaults = []fault{
 		func(m *Machine) { m.Cards.Value, m.Driver.Value.PCI = nil, nil }},
 	{"a card that is not there", "cards", Wrong, "names none of the 1 devices", "unset CUDA_VISIBLE_DEVICES",
 		env("CUDA_VISIBLE_DEVICES=1"), env("CUDA_VISIBLE_DEVICES=0")},
-	{"cards that differ", "cards", Note, "CUDA numbers the fastest", "CUDA_DEVICE_ORDER=PCI_BUS_ID",
+	{"cards that differ", "cards", Remark, "CUDA numbers the fastest", "CUDA_DEVICE_ORDER=PCI_BUS_ID",
 		func(m *Machine) {
 			other := card(1)
 			other.Name = "NVIDIA T4"
 			m.Cards.Value = append(m.Cards.Value, other)
 		},
 		func(m *Machine) { m.Cards.Value = append(m.Cards.Value, card(1)) }},
-	{"a full card", "cards", Note, "process 7 python of ada", "launch gpus",
+	{"a full card", "cards", Remark, "process 7 python of ada", "launch gpus",
 		func(m *Machine) {
 			m.Cards.Value[0].Used = 21 * unit.GiB
 			m.Cards.Value[0].Processes = []gpu.Process{{PID: 7, Used: 21 * unit.GiB, Name: "python", User: "ada"}}
@@ -144,9 +144,9 @@ var hostFaults = []fault{
 		func(m *Machine) { m.Memory.Value.Free = 2 * unit.GiB }},
 	{"strict overcommit", "memory", Wrong, "refused", "vm.overcommit_memory=0",
 		func(m *Machine) { m.Memory.Value.Overcommit = 2 }, func(m *Machine) { m.Memory.Value.Overcommit = 1 }},
-	{"a quota of cores", "cores", Note, "the time of 4", "OMP_NUM_THREADS=4",
+	{"a quota of cores", "cores", Remark, "the time of 4", "OMP_NUM_THREADS=4",
 		func(m *Machine) { m.CPUs.Value.Quota = 3.5 }, func(m *Machine) { m.CPUs.Value.Quota = 15.5 }},
-	{"a quota that the user knows", "cores", Note, "the time of 4", "OMP_NUM_THREADS=4",
+	{"a quota that the user knows", "cores", Remark, "the time of 4", "OMP_NUM_THREADS=4",
 		func(m *Machine) { m.CPUs.Value.Quota = 4 },
 		func(m *Machine) { m.CPUs.Value.Quota = 4; m.Env = []string{"OMP_NUM_THREADS=4"} }},
 	{"a container's /dev/shm", "shm", Wrong, "bus error", "docker run --shm-size 8g",
@@ -163,7 +163,7 @@ var hostFaults = []fault{
 	{"few files", "limits", Wrong, "Too many open files", "ulimit -n 4096",
 		func(m *Machine) { m.Limits.Value.Files = Limit{256, 4096} },
 		func(m *Machine) { m.Limits.Value.Files = Limit{4096, 4096} }},
-	{"the usual number of files", "limits", Note, "ancdata", "ulimit -n 65536",
+	{"the usual number of files", "limits", Remark, "ancdata", "ulimit -n 65536",
 		func(m *Machine) { m.Limits.Value.Files = Limit{1024, 1 << 20} },
 		func(m *Machine) { m.Limits.Value.Files = Limit{1024, 1024} }}, // the user cannot raise it
 	{"a small address space", "limits", Wrong, "reserves addresses", "ulimit -v unlimited",
@@ -175,7 +175,7 @@ var hostFaults = []fault{
 	{"few processes", "limits", Wrong, "can't start new thread", "ulimit -u",
 		func(m *Machine) { m.Limits.Value.Processes.Soft = 100 },
 		func(m *Machine) { m.Limits.Value.Processes.Soft = 256 }},
-	{"InfiniBand", "limits", Note, "ibv_reg_mr", "ulimit -l unlimited",
+	{"InfiniBand", "limits", Remark, "ibv_reg_mr", "ulimit -l unlimited",
 		func(m *Machine) { m.Limits.Value.InfiniBand = true },
 		func(m *Machine) { m.Limits.Value.InfiniBand, m.Limits.Value.Locked.Soft = true, Unlimited }},
 }
@@ -185,11 +185,11 @@ func py(change func(*Python)) func(*Machine) { return func(m *Machine) { change(
 var pythonFaults = []fault{
 	{"no such interpreter", "python", Wrong, "does not exist", "command -v", py(func(p *Python) { p.Exists = false }),
 		nothing},
-	{"PYTHONPATH", "python", Note, "PYTHONPATH=/x", "unset PYTHONPATH", env("PYTHONPATH=/x"), env("PYTHONPATH=")},
+	{"PYTHONPATH", "python", Remark, "PYTHONPATH=/x", "unset PYTHONPATH", env("PYTHONPATH=/x"), env("PYTHONPATH=")},
 	{"no torch", "torch", Wrong, "is not installed", "pip install torch",
 		py(func(p *Python) { p.HasTorch, p.Torch = false, "" }),
 		py(func(p *Python) { p.HasTorch, p.Torch, p.Known = false, "", false })},
-	{"no torch, and no command", "torch", Note, "another Python", "launch doctor -- COMMAND",
+	{"no torch, and no command", "torch", Remark, "another Python", "launch doctor -- COMMAND",
 		py(func(p *Python) { p.HasTorch, p.Assumed = false, true }), py(func(p *Python) { p.Assumed = true })},
 	{"torch without CUDA", "torch", Wrong, "cannot use the card", "whl/cu126", py(func(p *Python) { p.CUDA = "none" }),
 		func(m *Machine) { m.Python.Value.CUDA, m.Cards.Value = "none", nil }},
@@ -215,10 +215,10 @@ var pythonFaults = []fault{
 		py(func(p *Python) { p.Beside[0].Needs = ">=2.10" }), py(func(p *Python) { p.Beside[0].Needs = ">=2.6" })},
 	{"no caching", "allocator", Wrong, "many times slower", "unset PYTORCH_NO_CUDA_MEMORY_CACHING",
 		env("PYTORCH_NO_CUDA_MEMORY_CACHING=1"), env("PYTORCH_NO_CUDA_MEMORY_CACHING=")},
-	{"two variables", "allocator", Note, "differ", "unset PYTORCH_ALLOC_CONF",
+	{"two variables", "allocator", Remark, "differ", "unset PYTORCH_ALLOC_CONF",
 		env("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64", "PYTORCH_ALLOC_CONF=max_split_size_mb:32"),
 		env("PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:64", "PYTORCH_ALLOC_CONF=max_split_size_mb:64")},
-	{"a variable that is too new", "allocator", Note, "does not read this variable", "export PYTORCH_CUDA_ALLOC_CONF=",
+	{"a variable that is too new", "allocator", Remark, "does not read this variable", "export PYTORCH_CUDA_ALLOC_CONF=",
 		env("PYTORCH_ALLOC_CONF=max_split_size_mb:64"), func(m *Machine) {
 			m.Env, m.Python.Value.Minor = []string{"PYTORCH_ALLOC_CONF=max_split_size_mb:64"}, 9
 		}},
@@ -244,7 +244,7 @@ var pythonFaults = []fault{
 	{"a threshold beyond 1", "allocator", Wrong, "outside of 0 to 1", "unset",
 		env("PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:80"),
 		env("PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8")},
-	{"a variable that makes it slow", "environment", Note, "waits for every kernel", "unset CUDA_LAUNCH_BLOCKING",
+	{"a variable that makes it slow", "environment", Remark, "waits for every kernel", "unset CUDA_LAUNCH_BLOCKING",
 		env("CUDA_LAUNCH_BLOCKING=1"), env("CUDA_LAUNCH_BLOCKING=0")},
 }
 
@@ -252,24 +252,24 @@ var placeFaults = []fault{
 	{"WSL 1", "wsl", Wrong, "WSL 1", "--set-version", func(m *Machine) { m.Kernel = "4.4.0-19041-Microsoft" },
 		wsl2(nothing)},
 	{"WSL without the card", "wsl", Wrong, "/dev/dxg", "wsl.exe --update",
-		wsl2(func(m *Machine) { m.Driver.Value.DXG = Missing }), wsl2(nothing)},
+		wsl2(func(m *Machine) { m.Driver.Value.DXG = NoDevice }), wsl2(nothing)},
 	{"WSL with a driver of its own", "wsl", Wrong, "hides the driver of Windows", "apt purge",
 		wsl2(func(m *Machine) { m.Driver.Value.Library = "/usr/lib/x86_64-linux-gnu/libcuda.so.1" }), wsl2(nothing)},
-	{"a drive of Windows", "wsl", Note, "/mnt/c is a drive", "cp -r",
+	{"a drive of Windows", "wsl", Remark, "/mnt/c is a drive", "cp -r",
 		wsl2(func(m *Machine) { m.Mount.Value = Mount{"9p", "/mnt/c"} }), func(m *Machine) { m.Mount.Value.Kind = "9p" }},
 	{"no visible card", "container", Wrong, "gets no card", "--gpus all",
 		inBox("docker", env("NVIDIA_VISIBLE_DEVICES=void")), inBox("docker", env("NVIDIA_VISIBLE_DEVICES=all"))},
 	{"no compute", "container", Wrong, "has no CUDA", "compute,utility",
 		inBox("podman", env("NVIDIA_DRIVER_CAPABILITIES=graphics,utility")),
 		inBox("podman", env("NVIDIA_DRIVER_CAPABILITIES=utility,compute"))},
-	{"a login node", "slurm", Note, "login node", "srun", func(m *Machine) { m.Slurm.Installed = true },
+	{"a login node", "slurm", Remark, "login node", "srun", func(m *Machine) { m.Slurm.Installed = true },
 		func(m *Machine) { m.Slurm = Slurm{Installed: true, Job: "7", GPUs: "0"} }},
 	{"a job without a GPU", "slurm", Wrong, "did not ask", "--gres=gpu:1", func(m *Machine) { m.Slurm.Job = "7" },
 		func(m *Machine) { m.Slurm.Job, m.Driver.Value.PCI = "7", nil }},
-	{"a job with one core", "slurm", Note, "share it", "--cpus-per-task", func(m *Machine) {
+	{"a job with one core", "slurm", Remark, "share it", "--cpus-per-task", func(m *Machine) {
 		m.Slurm, m.CPUs.Value.Allowed = Slurm{Job: "7", GPUs: "0"}, 1
 	}, func(m *Machine) { m.Slurm, m.CPUs.Value.Allowed = Slurm{Job: "7", GPUs: "0"}, 2 }},
-	{"a job that ends soon", "slurm", Note, "ends in 14 minutes", "--save-on", func(m *Machine) {
+	{"a job that ends soon", "slurm", Remark, "ends in 14 minutes", "--save-on", func(m *Machine) {
 		m.Slurm = Slurm{Job: "7", GPUs: "0", Now: 1000, Ends: 1000 + 899}
 	}, func(m *Machine) { m.Slurm = Slurm{Job: "7", GPUs: "0", Now: 1000, Ends: 1000 + 900} }},
 }
@@ -321,7 +321,7 @@ func TestWrongHasMend(t *testing.T) {
 	err := errors.New("no answer")
 	m.Driver.Err, m.Memory.Err, m.CPUs.Err, m.Limits.Err, m.Python.Err, m.Container.Err = err, err, err, err, err, err
 	for _, check := range []string{"driver", "memory", "cores", "limits", "python", "torch", "container"} {
-		if got := of(m, check); len(got) != 1 || got[0].State != Unknown || !strings.Contains(got[0].Why, "no answer") {
+		if got := of(m, check); len(got) != 1 || got[0].State != Unseen || !strings.Contains(got[0].Why, "no answer") {
 			t.Errorf("%s whose probe failed: %+v", check, got)
 		}
 	}
@@ -335,7 +335,7 @@ func TestProbeThatHangs(t *testing.T) {
 	wait := later(ctx, func(context.Context) (int, error) { <-hangs; return 7, nil })
 	quick := later(t.Context(), func(ctx context.Context) (bool, error) {
 		until, bounded := ctx.Deadline()
-		return bounded && time.Until(until) <= Deadline, nil
+		return bounded && time.Until(until) <= ProbeDeadline, nil
 	})
 	cancel() // as the deadline does
 	if a := wait(); a.Err == nil || a.Value != 0 {
@@ -362,7 +362,7 @@ func TestFiles(t *testing.T) {
 		"proc/self/mounts":  file("/dev/sda / ext4 rw 0 0\nC:\\134 /mnt/c 9p rw 0 0\nx /mnt/cd ext4 rw 0 0\n"),
 		"run/.containerenv": file(""),
 	}
-	d := driverOn(root, func(string) Access { return Missing })
+	d := driverOn(root, func(string) Access { return NoDevice })
 	if !slices.Equal(d.PCI, []string{"0000:01:00.0"}) || d.Module != "550.54.14" || d.OS != "ubuntu" || d.Nouveau {
 		t.Errorf("the driver is %+v", d)
 	}
@@ -394,7 +394,7 @@ func TestFiles(t *testing.T) {
 
 // This machine can be looked at, whatever it has.
 func TestLookHere(t *testing.T) {
-	m := Look(t.Context(), Subject{Dir: "/"})
+	m := LookAtMachine(t.Context(), Subject{Dir: "/"})
 	if m.Memory.Err != nil || m.Memory.Value.Total <= 0 || m.CPUs.Value.Allowed < 1 || m.Limits.Value.Files.Soft == 0 {
 		t.Errorf("this machine has memory %+v, cores %+v, limits %+v", m.Memory, m.CPUs, m.Limits)
 	}

@@ -1,4 +1,4 @@
-package doctor
+package check
 
 import (
 	"fmt"
@@ -13,21 +13,21 @@ import (
 const leastMemory = 2 * unit.GiB
 
 // memory checks the host memory, by the machine and its cgroups.
-func memory(m Machine) (out []Finding) {
+func hostFindings(m Machine) (out []Finding) {
 	if m.Memory.Err != nil {
-		return unknown(m.Memory.Err)
+		return unseen(m.Memory.Err)
 	}
 	v := m.Memory.Value
 	found := fmt.Sprintf("%v free of %v (%s)", v.Free, v.Total, v.TotalBy)
 	switch {
 	case v.Free < leastMemory && strings.Contains(v.FreeBy, "cgroup"):
-		out = one(Wrong, found, fmt.Sprintf("torch with a card needs about %v to start; the limit is %s", leastMemory,
+		out = finding(Wrong, found, fmt.Sprintf("torch with a card needs about %v to start; the limit is %s", leastMemory,
 			v.FreeBy), raiseMemory(m)...)
 	case v.Free < leastMemory:
-		out = one(Wrong, found, fmt.Sprintf("torch with a card needs about %v to start", leastMemory),
+		out = finding(Wrong, found, fmt.Sprintf("torch with a card needs about %v to start", leastMemory),
 			"ps -eo pid,user,rss,comm --sort -rss | head")
 	default:
-		out = one(Right, found, "")
+		out = finding(Right, found, "")
 	}
 	if v.Overcommit == 2 {
 		out = append(out, Finding{State: Wrong, Found: "vm.overcommit_memory=2",
@@ -53,7 +53,7 @@ func raiseMemory(m Machine) []string {
 // cores checks whether the program sees more cores than it gets: then its threads and workers hinder each other.
 func cores(m Machine) []Finding {
 	if m.CPUs.Err != nil {
-		return unknown(m.CPUs.Err)
+		return unseen(m.CPUs.Err)
 	}
 	c := m.CPUs.Value
 	found := fmt.Sprintf("%d cores", c.Allowed)
@@ -62,13 +62,13 @@ func cores(m Machine) []Finding {
 	}
 	gets := int(math.Ceil(c.Quota))
 	if c.Quota == 0 || gets >= c.Allowed {
-		return one(Right, found, "")
+		return finding(Right, found, "")
 	}
 	found += fmt.Sprintf(", and core time for %.3g", c.Quota)
 	if m.variable("OMP_NUM_THREADS") != "" {
-		return one(Right, found+"; OMP_NUM_THREADS="+m.variable("OMP_NUM_THREADS"), "")
+		return finding(Right, found+"; OMP_NUM_THREADS="+m.variable("OMP_NUM_THREADS"), "")
 	}
-	return one(Note, found, fmt.Sprintf("torch starts a thread for each of %d cores, but a cgroup gives it the time of %d",
+	return finding(Remark, found, fmt.Sprintf("torch starts a thread for each of %d cores, but a cgroup gives it the time of %d",
 		c.Allowed, gets), fmt.Sprintf("export OMP_NUM_THREADS=%d", gets))
 }
 
@@ -83,7 +83,7 @@ const (
 // shm checks /dev/shm, through which loader workers pass their batches.
 func shm(m Machine) []Finding {
 	if m.Shm.Err != nil {
-		return one(Wrong, "no /dev/shm", fmt.Sprintf("loader workers pass batches through it (%v)", m.Shm.Err),
+		return finding(Wrong, "no /dev/shm", fmt.Sprintf("loader workers pass batches through it (%v)", m.Shm.Err),
 			"sudo mount -t tmpfs tmpfs /dev/shm")
 	}
 	s := m.Shm.Value
@@ -91,19 +91,19 @@ func shm(m Machine) []Finding {
 	box := m.Container.Value.Kind
 	switch {
 	case s.Total <= defaultShm && (box == "docker" || box == "podman"):
-		return one(Wrong, found, "loader workers die with \"bus error\" or \"No space left on device\"",
+		return finding(Wrong, found, "loader workers die with \"bus error\" or \"No space left on device\"",
 			box+" run --shm-size 8g …", box+" run --ipc host …")
 	case s.Total <= defaultShm && box == "kubernetes":
-		return one(Wrong, found, "loader workers die with \"bus error\" or \"No space left on device\"",
+		return finding(Wrong, found, "loader workers die with \"bus error\" or \"No space left on device\"",
 			"mount an emptyDir with medium: Memory at /dev/shm   (in the pod's specification)")
 	case s.Total < leastShm:
-		return one(Wrong, found, "loader workers die with \"bus error\" or \"No space left on device\"",
+		return finding(Wrong, found, "loader workers die with \"bus error\" or \"No space left on device\"",
 			"sudo mount -o remount,size=8G /dev/shm")
 	case s.Free < leastShm:
-		return one(Wrong, found, "it is full: programs that were killed leave files there", "ls -lS /dev/shm | head",
+		return finding(Wrong, found, "it is full: programs that were killed leave files there", "ls -lS /dev/shm | head",
 			"find /dev/shm -user $USER -name 'torch_*' -mmin +60 -delete")
 	}
-	return one(Right, found, "")
+	return finding(Right, found, "")
 }
 
 const (
@@ -118,18 +118,18 @@ const (
 // limits checks the limits that a program inherits (getrlimit(2)), and the cgroup's limit on processes.
 func limits(m Machine) (out []Finding) {
 	if m.Limits.Err != nil {
-		return unknown(m.Limits.Err)
+		return unseen(m.Limits.Err)
 	}
 	l := m.Limits.Value
-	add := func(state State, found, why string, mend ...string) {
-		out = append(out, one(state, found, why, mend...)...)
+	add := func(state MachineState, found, why string, mend ...string) {
+		out = append(out, finding(state, found, why, mend...)...)
 	}
 	switch raised := min(l.Files.Hard, 65536); {
 	case l.Files.Soft < leastFiles:
 		add(Wrong, fmt.Sprintf("%d open files", l.Files.Soft), "loader workers fail with \"Too many open files\"",
 			fmt.Sprintf("ulimit -n %d", raised))
 	case l.Files.Soft < enoughFiles && l.Files.Hard > l.Files.Soft:
-		add(Note, fmt.Sprintf("%d open files", l.Files.Soft),
+		add(Remark, fmt.Sprintf("%d open files", l.Files.Soft),
 			"many loader workers can fail with \"Too many open files\" or \"received 0 items of ancdata\"",
 			fmt.Sprintf("ulimit -n %d", raised))
 	}
@@ -146,11 +146,11 @@ func limits(m Machine) (out []Finding) {
 			"loader workers fail with \"can't start new thread\"", "ulimit -u unlimited")
 	}
 	if l.InfiniBand && l.Locked.Soft != Unlimited {
-		add(Note, fmt.Sprintf("%v of locked memory, and InfiniBand", unit.Bytes(l.Locked.Soft)),
+		add(Remark, fmt.Sprintf("%v of locked memory, and InfiniBand", unit.Bytes(l.Locked.Soft)),
 			"NCCL over InfiniBand locks its buffers, and can fail with \"ibv_reg_mr failed\"", "ulimit -l unlimited")
 	}
 	if len(out) == 0 {
-		out = one(Right, fmt.Sprintf("%d open files", l.Files.Soft), "")
+		out = finding(Right, fmt.Sprintf("%d open files", l.Files.Soft), "")
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package doctor
+package check
 
 import (
 	"cmp"
@@ -13,16 +13,16 @@ import (
 // interpreter checks the Python of the command.
 func interpreter(m Machine) []Finding {
 	if m.Python.Err != nil {
-		return unknown(m.Python.Err)
+		return unseen(m.Python.Err)
 	}
 	p := m.Python.Value
 	switch {
 	case p.Interpreter == "" && p.Command == "":
-		return one(Absent, "the command starts no Python that launch can find", "")
+		return finding(Absent, "the command starts no Python that launch can find", "")
 	case p.Interpreter == "":
-		return one(Unknown, p.Command+": its interpreter is not known", "a wrapper chooses it when it starts")
+		return finding(Unseen, p.Command+": its interpreter is not known", "a wrapper chooses it when it starts")
 	case !p.Exists:
-		return one(Wrong, p.Interpreter+" does not exist", "the command cannot start", "command -v python3 python")
+		return finding(Wrong, p.Interpreter+" does not exist", "the command cannot start", "command -v python3 python")
 	}
 	found := p.Interpreter
 	if p.Version != "" {
@@ -30,11 +30,11 @@ func interpreter(m Machine) []Finding {
 	}
 	for _, name := range []string{"PYTHONHOME", "PYTHONPATH"} {
 		if v := m.variable(name); v != "" {
-			return one(Note, found+"; "+name+"="+v, "modules there come before the installed ones; launch does not look "+
+			return finding(Remark, found+"; "+name+"="+v, "modules there come before the installed ones; launch does not look "+
 				"for packages in them", "unset "+name)
 		}
 	}
-	return one(Right, found, "")
+	return finding(Right, found, "")
 }
 
 // driverOf is the oldest major version of the driver for each major version of CUDA (docs.nvidia.com/deploy/
@@ -50,22 +50,22 @@ func torch(m Machine) []Finding {
 	p := m.Python.Value
 	switch {
 	case m.Python.Err != nil:
-		return unknown(m.Python.Err)
+		return unseen(m.Python.Err)
 	case p.Interpreter == "" || !p.Exists:
-		return one(Absent, "no Python", "")
+		return finding(Absent, "no Python", "")
 	case !p.Known:
-		return one(Unknown, "the packages of "+p.Interpreter+" were not found",
+		return finding(Unseen, "the packages of "+p.Interpreter+" were not found",
 			"a wrapper (pyenv, conda run) or an unusual folder", p.Interpreter+" -c 'import torch; print(torch.__version__)'")
 	case !p.HasTorch && m.variable("PYTHONPATH") != "":
-		return one(Unknown, "torch is not among the packages of "+p.Interpreter, "PYTHONPATH may hold it")
+		return finding(Unseen, "torch is not among the packages of "+p.Interpreter, "PYTHONPATH may hold it")
 	case !p.HasTorch && p.Assumed:
-		return one(Note, "torch is not installed for "+p.Interpreter, "the command may use another Python",
+		return finding(Remark, "torch is not installed for "+p.Interpreter, "the command may use another Python",
 			"launch doctor -- COMMAND")
 	case !p.HasTorch:
-		return one(Wrong, "torch is not installed for "+p.Interpreter, "a PyTorch program cannot start; a program "+
+		return finding(Wrong, "torch is not installed for "+p.Interpreter, "a PyTorch program cannot start; a program "+
 			"of another framework can", p.Interpreter+" -m pip install torch")
 	case p.Torch == "":
-		return one(Unknown, "torch is there, but its version is not", "it may be installed twice",
+		return finding(Unseen, "torch is there, but its version is not", "it may be installed twice",
 			p.Interpreter+" -m pip show --files torch | head")
 	}
 	found := "torch " + p.Torch
@@ -78,7 +78,7 @@ func torch(m Machine) []Finding {
 	}
 	out := append(m.torchAndCard(found), beside(p)...)
 	if len(out) == 0 {
-		return one(Right, found, "")
+		return finding(Right, found, "")
 	}
 	return out
 }
@@ -91,25 +91,25 @@ func (m Machine) torchAndCard(found string) []Finding {
 	p, card := m.Python.Value, m.Cards.Value[0]
 	have := major(card.Driver)
 	if p.CUDA == "none" {
-		return one(Wrong, found, "it cannot use the card: the training runs on the CPU, or fails", reinstall(p, have, card))
+		return finding(Wrong, found, "it cannot use the card: the training runs on the CPU, or fails", reinstall(p, have, card))
 	}
 	cuda, err := strconv.ParseFloat(p.CUDA, 64) // "12.8"; no minor version has had two digits
 	if err != nil {
 		return nil
 	}
 	if need := driverOf[int(cuda)]; need > have && have > 0 {
-		return one(Wrong, found+"; driver "+card.Driver, fmt.Sprintf("CUDA %d needs driver %d or newer: torch finds no card",
+		return finding(Wrong, found+"; driver "+card.Driver, fmt.Sprintf("CUDA %d needs driver %d or newer: torch finds no card",
 			int(cuda), need), "update the driver: "+install(m.Driver.Value.OS), reinstall(p, have, card))
 	}
 	capability, err := strconv.ParseFloat(card.Capability, 64)
 	switch first := firstCUDA[major(card.Capability)]; {
 	case err != nil:
 	case cuda < first:
-		return one(Wrong, fmt.Sprintf("%s; %s has compute capability %s", found, card.Name, card.Capability),
+		return finding(Wrong, fmt.Sprintf("%s; %s has compute capability %s", found, card.Name, card.Capability),
 			fmt.Sprintf("code for this card needs torch for CUDA %.1f or newer: \"no kernel image is available\"", first),
 			reinstall(p, have, card))
 	case cuda >= 13 && capability < 7.5: // CUDA 13.0 release notes, "Deprecated Architectures"
-		return one(Wrong, fmt.Sprintf("%s; %s has compute capability %s", found, card.Name, card.Capability),
+		return finding(Wrong, fmt.Sprintf("%s; %s has compute capability %s", found, card.Name, card.Capability),
 			"CUDA 13 has no code for cards below 7.5: \"no kernel image is available\"", reinstall(p, have, card))
 	}
 	return nil
@@ -131,12 +131,12 @@ func reinstall(p Python, driver int, card gpu.Device) string {
 func beside(p Python) (out []Finding) {
 	if major(p.NumPy) >= 2 && (p.Major < 2 || p.Major == 2 && p.Minor < 3) {
 		// torch 2.3.0 is the first release built against NumPy 2 (pytorch#107302)
-		out = append(out, one(Wrong, fmt.Sprintf("torch %s and numpy %s", p.Torch, p.NumPy),
+		out = append(out, finding(Wrong, fmt.Sprintf("torch %s and numpy %s", p.Torch, p.NumPy),
 			"torch before 2.3 was compiled for NumPy 1: tensor.numpy() fails", p.Interpreter+" -m pip install 'numpy<2'")...)
 	}
 	for _, b := range p.Beside {
 		if why := unmet(b.Needs, p.Torch); why != "" {
-			out = append(out, one(Wrong, fmt.Sprintf("torch %s and %s %s", p.Torch, b.Name, b.Version), fmt.Sprintf(
+			out = append(out, finding(Wrong, fmt.Sprintf("torch %s and %s %s", p.Torch, b.Name, b.Version), fmt.Sprintf(
 				"%s %s was compiled for torch %s: \"operator torchvision::nms does not exist\" and the like", b.Name,
 				b.Version, why), fmt.Sprintf("%s -m pip install --upgrade 'torch==%s' %s", p.Interpreter, release(p.Torch),
 				b.Name))...)
@@ -207,8 +207,8 @@ const (
 // allocator checks the settings of torch's caching allocator.
 func allocator(m Machine) (out []Finding) {
 	older, newer := m.variable(olderConf), m.variable(newerConf)
-	add := func(state State, found, why string, mend ...string) {
-		out = append(out, one(state, found, why, mend...)...)
+	add := func(state MachineState, found, why string, mend ...string) {
+		out = append(out, finding(state, found, why, mend...)...)
 	}
 	if m.variable(uncached) != "" {
 		add(Wrong, uncached+"="+m.variable(uncached), "every tensor asks the driver for memory: training is many times "+
@@ -217,10 +217,10 @@ func allocator(m Machine) (out []Finding) {
 	p := m.Python.Value
 	version := p.Major*100 + p.Minor // 0: not known
 	if older != "" && newer != "" && older != newer {
-		add(Note, olderConf+" and "+newerConf+" differ", "torch reads "+olderConf+" only", "unset "+newerConf)
+		add(Remark, olderConf+" and "+newerConf+" differ", "torch reads "+olderConf+" only", "unset "+newerConf)
 	}
 	if older == "" && newer != "" && version > 0 && version < 209 {
-		add(Note, newerConf+"="+newer, fmt.Sprintf("torch %s does not read this variable", p.Torch),
+		add(Remark, newerConf+"="+newer, fmt.Sprintf("torch %s does not read this variable", p.Torch),
 			"export "+olderConf+"="+newer, "unset "+newerConf)
 		return out
 	}
@@ -242,9 +242,9 @@ func allocator(m Machine) (out []Finding) {
 	switch {
 	case len(out) > 0:
 	case conf == "":
-		out = one(Right, "no setting of the allocator", "")
+		out = finding(Right, "no setting of the allocator", "")
 	default:
-		out = one(Right, name+"="+conf, "")
+		out = finding(Right, name+"="+conf, "")
 	}
 	return out
 }
@@ -316,11 +316,11 @@ func environment(m Machine) (out []Finding) {
 		{"NCCL_DEBUG", "TRACE", "NCCL prints a line for every call"},
 	} {
 		if m.variable(v.name) == v.when {
-			out = append(out, one(Note, v.name+"="+v.when, v.why, "unset "+v.name)...)
+			out = append(out, finding(Remark, v.name+"="+v.when, v.why, "unset "+v.name)...)
 		}
 	}
 	if len(out) == 0 {
-		return one(Right, "no variable that slows a training", "")
+		return finding(Right, "no variable that slows a training", "")
 	}
 	return out
 }

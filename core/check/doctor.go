@@ -1,6 +1,4 @@
-// Package doctor examines the machine and the Python that a command would use. [Look] reads them, under deadlines, and
-// changes nothing. [Machine.Examine] is pure: it decides what is wrong, and which command mends it.
-package doctor
+package check
 
 import (
 	"fmt"
@@ -9,30 +7,33 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// Package doctor examines the machine and the Python that a command would use. [Look] reads them, under deadlines, and
+// changes nothing. [Machine.Examine] is pure: it decides what is wrong, and which command mends it.
+
 // A State is the result of a check.
-type State string
+type MachineState string
 
 // The states. Only Wrong counts as a fault.
 const (
-	Right   State = "right"
-	Note    State = "note"    // it works, but something is worth knowing
-	Wrong   State = "wrong"   // a training fails, or does not use its card
-	Unknown State = "unknown" // launch could not find out
-	Absent  State = "absent"  // this machine has none, so there is nothing to check
+	Right  MachineState = "right"
+	Remark MachineState = "note"    // it works, but something is worth knowing
+	Wrong  MachineState = "wrong"   // a training fails, or does not use its card
+	Unseen MachineState = "unknown" // launch could not find out
+	Absent MachineState = "absent"  // this machine has none, so there is nothing to check
 )
 
 // A Finding is the result of one check. A check that has found several things has several.
 type Finding struct {
-	Check string `json:"check"`
-	State State  `json:"state"`
-	Found string `json:"found"`
-	Why   string `json:"why,omitempty"` // what is wrong, or worth knowing
+	Check string       `json:"check"`
+	State MachineState `json:"state"`
+	Found string       `json:"found"`
+	Why   string       `json:"why,omitempty"` // what is wrong, or worth knowing
 	// Mend are the commands or settings that mend it, in order; launch runs none of them.
 	Mend []string `json:"mend,omitempty"`
 }
 
 // An Answer is the result of one probe.
-type Answer[T any] struct {
+type Probed[T any] struct {
 	Value T
 	Err   error // why it is unknown
 }
@@ -43,15 +44,15 @@ type Machine struct {
 	Dir    string   // the folder that the command runs in
 	Kernel string   // its release, from uname
 
-	Driver    Answer[Driver]
-	Cards     Answer[[]gpu.Device] // by NVML
-	Memory    Answer[Memory]
-	CPUs      Answer[CPUs]
-	Shm       Answer[Shm]
-	Limits    Answer[Limits]
-	Python    Answer[Python]
-	Container Answer[Container]
-	Mount     Answer[Mount]
+	Driver    Probed[Driver]
+	Cards     Probed[[]gpu.Device] // by NVML
+	Memory    Probed[Memory]
+	CPUs      Probed[CPUs]
+	Shm       Probed[Shm]
+	Limits    Probed[Limits]
+	Python    Probed[Python]
+	Container Probed[Container]
+	Mount     Probed[Mount]
 	Slurm     Slurm
 }
 
@@ -72,9 +73,9 @@ type Access string
 
 // What a device file allows.
 const (
-	Open      Access = "open"
-	Missing   Access = "missing"
-	Forbidden Access = "forbidden"
+	OpenDevice   Access = "open"
+	NoDevice     Access = "missing"
+	ClosedDevice Access = "forbidden"
 )
 
 // Memory is the host memory for a program that is started here.
@@ -156,7 +157,7 @@ func (m Machine) Examine() []Finding {
 		name string
 		of   func(Machine) []Finding
 	}{
-		{"driver", driver}, {"cards", cards}, {"memory", memory}, {"cores", cores}, {"shm", shm}, {"limits", limits},
+		{"driver", driver}, {"cards", cards}, {"memory", hostFindings}, {"cores", cores}, {"shm", shm}, {"limits", limits},
 		{"python", interpreter}, {"torch", torch}, {"allocator", allocator}, {"environment", environment},
 		{"wsl", wsl}, {"container", container}, {"slurm", slurm},
 	} {
@@ -179,13 +180,13 @@ func WrongOnes(all []Finding) (n int) {
 }
 
 // one is the finding of a check that has one.
-func one(state State, found, why string, mend ...string) []Finding {
+func finding(state MachineState, found, why string, mend ...string) []Finding {
 	return []Finding{{State: state, Found: found, Why: why, Mend: mend}}
 }
 
 // unknown is the finding of a check whose probe failed.
-func unknown(err error) []Finding {
-	return one(Unknown, "not known", fmt.Sprintf("launch could not find out: %v", err))
+func unseen(err error) []Finding {
+	return finding(Unseen, "not known", fmt.Sprintf("launch could not find out: %v", err))
 }
 
 // variable returns a variable of the command's environment, "" if it is not set.

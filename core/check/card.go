@@ -1,4 +1,4 @@
-package doctor
+package check
 
 import (
 	"context"
@@ -15,39 +15,39 @@ import (
 // driver checks that NVIDIA's kernel module is loaded, and that this user can open its devices.
 func driver(m Machine) []Finding {
 	if m.Driver.Err != nil {
-		return unknown(m.Driver.Err)
+		return unseen(m.Driver.Err)
 	}
 	d := m.Driver.Value
 	box := m.Container.Value.Kind
 	switch {
 	case m.inWSL():
-		return one(Right, "the driver of Windows", "")
-	case d.Module != "" && d.Control == Missing && box != "":
-		return one(Wrong, "kernel module "+d.Module+", and no /dev/nvidiactl",
+		return finding(Right, "the driver of Windows", "")
+	case d.Module != "" && d.Control == NoDevice && box != "":
+		return finding(Wrong, "kernel module "+d.Module+", and no /dev/nvidiactl",
 			"the container was started without the card", startWithCard(box)...)
-	case d.Module != "" && d.Control == Missing:
-		return one(Wrong, "kernel module "+d.Module+", and no /dev/nvidiactl",
+	case d.Module != "" && d.Control == NoDevice:
+		return finding(Wrong, "kernel module "+d.Module+", and no /dev/nvidiactl",
 			"programs cannot reach the driver without its device files", "sudo nvidia-modprobe -c 0 -u")
-	case d.Module != "" && d.Control == Forbidden:
-		return one(Wrong, "kernel module "+d.Module+"; /dev/nvidiactl is closed to you",
+	case d.Module != "" && d.Control == ClosedDevice:
+		return finding(Wrong, "kernel module "+d.Module+"; /dev/nvidiactl is closed to you",
 			"programs of this user cannot open the card: join the group that owns the file",
 			"ls -l /dev/nvidiactl", "sudo usermod -aG video $USER")
-	case d.Module != "" && d.UVM != Open:
-		return one(Wrong, fmt.Sprintf("kernel module %s; /dev/nvidia-uvm is %s", d.Module, d.UVM),
+	case d.Module != "" && d.UVM != OpenDevice:
+		return finding(Wrong, fmt.Sprintf("kernel module %s; /dev/nvidia-uvm is %s", d.Module, d.UVM),
 			"nvidia-smi works without it, but CUDA programs fail when they start", "sudo nvidia-modprobe -c 0 -u")
 	case d.Module != "":
-		return one(Right, "kernel module "+d.Module, "")
+		return finding(Right, "kernel module "+d.Module, "")
 	case len(d.PCI) == 0:
-		return one(Absent, "no NVIDIA card", "")
+		return finding(Absent, "no NVIDIA card", "")
 	case d.Library != "":
-		return one(Wrong, "the driver is installed, but its kernel module is not loaded",
+		return finding(Wrong, "the driver is installed, but its kernel module is not loaded",
 			"this happens after an update of the kernel, or where Secure Boot refuses the module"+onHost(box),
 			"sudo modprobe nvidia", "sudo dkms autoinstall && sudo modprobe nvidia")
 	case d.Nouveau:
-		return one(Wrong, "the card uses the driver nouveau", "CUDA needs NVIDIA's own driver"+onHost(box),
+		return finding(Wrong, "the card uses the driver nouveau", "CUDA needs NVIDIA's own driver"+onHost(box),
 			install(d.OS), "sudo reboot")
 	}
-	return one(Wrong, "an NVIDIA card ("+strings.Join(d.PCI, ", ")+") without a driver",
+	return finding(Wrong, "an NVIDIA card ("+strings.Join(d.PCI, ", ")+") without a driver",
 		"CUDA programs cannot use the card"+onHost(box), install(d.OS), "sudo reboot")
 }
 
@@ -94,25 +94,25 @@ func cards(m Machine) []Finding {
 	all := m.Cards.Value
 	if len(all) == 0 {
 		if m.Driver.Err == nil && len(m.Driver.Value.PCI) > 0 {
-			return one(Wrong, "NVML lists no card", "the card is on the bus, but the driver has not taken it",
+			return finding(Wrong, "NVML lists no card", "the card is on the bus, but the driver has not taken it",
 				"sudo dmesg | grep -i -e NVRM -e Xid")
 		}
-		return one(Absent, "NVML lists no card", "")
+		return finding(Absent, "NVML lists no card", "")
 	}
-	out := one(Right, listed(all), "")
+	out := finding(Right, listed(all), "")
 	seen, unsure, err := gpu.Visible(m.Env, all)
 	if err != nil {
 		return append(out, Finding{State: Wrong, Found: "CUDA_VISIBLE_DEVICES=" + m.variable("CUDA_VISIBLE_DEVICES"),
 			Why: err.Error(), Mend: []string{"unset CUDA_VISIBLE_DEVICES"}})
 	}
 	if unsure {
-		out = append(out, Finding{State: Note, Found: "the cards differ",
+		out = append(out, Finding{State: Remark, Found: "the cards differ",
 			Why:  "CUDA numbers the fastest card first, nvidia-smi by the bus: a number can mean two cards",
 			Mend: []string{"export CUDA_DEVICE_ORDER=PCI_BUS_ID"}})
 	}
 	for _, d := range seen {
 		if 2*d.Used > d.Total {
-			out = append(out, Finding{State: Note,
+			out = append(out, Finding{State: Remark,
 				Found: fmt.Sprintf("card %d has %v free of %v", d.Index, d.Free(), d.Total),
 				Why:   "others use more than half of its memory" + holders(d), Mend: []string{"launch gpus"}})
 		}
@@ -125,26 +125,26 @@ func cardsFailed(m Machine, err error) []Finding {
 	d, box, text := m.Driver.Value, m.Container.Value.Kind, err.Error()
 	switch {
 	case errors.Is(err, nvml.ErrNoDriver) && d.Module == "" && !m.inWSL():
-		return one(Absent, "no NVML", "")
+		return finding(Absent, "no NVML", "")
 	case errors.Is(err, nvml.ErrNoDriver) && box != "":
-		return one(Wrong, "no NVML: libnvidia-ml.so.1 is not in the container",
+		return finding(Wrong, "no NVML: libnvidia-ml.so.1 is not in the container",
 			"launch cannot measure the card; the container lacks the driver's libraries",
 			append(startWithCard(box), "export NVIDIA_DRIVER_CAPABILITIES=compute,utility")...)
 	case errors.Is(err, nvml.ErrNoDriver):
-		return one(Wrong, "no NVML: libnvidia-ml.so.1 was not found",
+		return finding(Wrong, "no NVML: libnvidia-ml.so.1 was not found",
 			"launch cannot measure the card; the driver's libraries are incomplete", "ldconfig -p | grep libnvidia-ml",
 			install(d.OS))
 	case strings.Contains(text, "version mismatch"):
-		return one(Wrong, text, "the driver was updated, and the kernel still runs the old module", "sudo reboot")
+		return finding(Wrong, text, "the driver was updated, and the kernel still runs the old module", "sudo reboot")
 	case strings.Contains(strings.ToLower(text), "unknown error") && box != "":
-		return one(Wrong, text, "a container loses its cards when systemd reloads its units",
+		return finding(Wrong, text, "a container loses its cards when systemd reloads its units",
 			"start the container again", "docker run --gpus all --device /dev/nvidiactl --device /dev/nvidia-uvm "+
 				"--device /dev/nvidia0 …")
 	case errors.Is(err, context.DeadlineExceeded):
-		return one(Wrong, text, "the driver hangs, or takes long to wake the card", "sudo nvidia-smi -pm 1",
+		return finding(Wrong, text, "the driver hangs, or takes long to wake the card", "sudo nvidia-smi -pm 1",
 			"sudo dmesg | grep -i -e NVRM -e Xid")
 	}
-	return one(Wrong, text, "launch cannot measure the card", "nvidia-smi", "sudo dmesg | grep -i -e NVRM -e Xid")
+	return finding(Wrong, text, "launch cannot measure the card", "nvidia-smi", "sudo dmesg | grep -i -e NVRM -e Xid")
 }
 
 // listed names the cards, equal ones together.

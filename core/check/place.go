@@ -1,4 +1,4 @@
-package doctor
+package check
 
 import (
 	"fmt"
@@ -11,17 +11,17 @@ func (m Machine) inWSL() bool { return strings.Contains(strings.ToLower(m.Kernel
 // wsl checks the Windows Subsystem for Linux (docs.nvidia.com/cuda/wsl-user-guide).
 func wsl(m Machine) (out []Finding) {
 	if !m.inWSL() {
-		return one(Absent, "not in WSL", "")
+		return finding(Absent, "not in WSL", "")
 	}
 	d := m.Driver.Value
 	// WSL 1 has a kernel of its own, "4.4.0-19041-Microsoft"; that of WSL 2 ends with "-microsoft-standard-WSL2"
 	if !strings.Contains(m.Kernel, "WSL2") && strings.HasSuffix(m.Kernel, "-Microsoft") {
-		return one(Wrong, "WSL 1, kernel "+m.Kernel, "it has no CUDA", "wsl.exe --set-version $WSL_DISTRO_NAME 2")
+		return finding(Wrong, "WSL 1, kernel "+m.Kernel, "it has no CUDA", "wsl.exe --set-version $WSL_DISTRO_NAME 2")
 	}
-	add := func(state State, found, why string, mend ...string) {
-		out = append(out, one(state, found, why, mend...)...)
+	add := func(state MachineState, found, why string, mend ...string) {
+		out = append(out, finding(state, found, why, mend...)...)
 	}
-	if m.Driver.Err == nil && d.DXG == Missing {
+	if m.Driver.Err == nil && d.DXG == NoDevice {
 		add(Wrong, "WSL 2 without /dev/dxg", "the kernel or the driver of Windows is too old for CUDA", "wsl.exe --update",
 			"wsl.exe --shutdown")
 	}
@@ -31,11 +31,11 @@ func wsl(m Machine) (out []Finding) {
 			"sudo apt purge 'libnvidia-*' 'nvidia-driver-*'")
 	}
 	if m.Mount.Err == nil && (m.Mount.Value.Kind == "9p" || m.Mount.Value.Kind == "drvfs") {
-		add(Note, m.Mount.Value.At+" is a drive of Windows",
+		add(Remark, m.Mount.Value.At+" is a drive of Windows",
 			"reading many small files from it is far slower than from Linux's own file system", "cp -r . ~/project")
 	}
 	if len(out) == 0 {
-		return one(Right, "WSL 2, kernel "+m.Kernel, "")
+		return finding(Right, "WSL 2, kernel "+m.Kernel, "")
 	}
 	return out
 }
@@ -43,24 +43,24 @@ func wsl(m Machine) (out []Finding) {
 // container checks what a container's settings take away.
 func container(m Machine) (out []Finding) {
 	if m.Container.Err != nil {
-		return unknown(m.Container.Err)
+		return unseen(m.Container.Err)
 	}
 	kind := m.Container.Value.Kind
 	if kind == "" {
-		return one(Absent, "no container", "")
+		return finding(Absent, "no container", "")
 	}
 	carded := m.Driver.Err == nil && m.Driver.Value.Module != ""
 	if v := m.variable("NVIDIA_VISIBLE_DEVICES"); carded && (v == "void" || v == "none") {
-		out = append(out, one(Wrong, kind+", NVIDIA_VISIBLE_DEVICES="+v, "the container gets no card",
+		out = append(out, finding(Wrong, kind+", NVIDIA_VISIBLE_DEVICES="+v, "the container gets no card",
 			startWithCard(kind)...)...)
 	}
 	if v := m.variable("NVIDIA_DRIVER_CAPABILITIES"); carded && v != "" && v != "all" &&
 		!strings.Contains(","+v+",", ",compute,") {
-		out = append(out, one(Wrong, kind+", NVIDIA_DRIVER_CAPABILITIES="+v, "without \"compute\" the container has no CUDA",
+		out = append(out, finding(Wrong, kind+", NVIDIA_DRIVER_CAPABILITIES="+v, "without \"compute\" the container has no CUDA",
 			kind+" run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility …")...)
 	}
 	if len(out) == 0 {
-		return one(Right, kind, "")
+		return finding(Right, kind, "")
 	}
 	return out
 }
@@ -74,19 +74,19 @@ func slurm(m Machine) (out []Finding) {
 	carded := m.Driver.Err == nil && len(m.Driver.Value.PCI) > 0
 	switch {
 	case s.Job == "" && !s.Installed:
-		return one(Absent, "no Slurm", "")
+		return finding(Absent, "no Slurm", "")
 	case s.Job == "":
-		return one(Note, "Slurm, and no job", "this may be a login node: its limits are not those of a job",
+		return finding(Remark, "Slurm, and no job", "this may be a login node: its limits are not those of a job",
 			"srun --gres gpu:1 --pty launch doctor")
 	case s.GPUs == "" && carded:
-		out = append(out, one(Wrong, "job "+s.Job+" without a GPU", "the job did not ask for one", "#SBATCH --gres=gpu:1")...)
+		out = append(out, finding(Wrong, "job "+s.Job+" without a GPU", "the job did not ask for one", "#SBATCH --gres=gpu:1")...)
 	}
 	if m.CPUs.Err == nil && s.CPUs == 0 && m.CPUs.Value.Allowed == 1 {
-		out = append(out, one(Note, "job "+s.Job+" has 1 core", "loader workers and the training share it",
+		out = append(out, finding(Remark, "job "+s.Job+" has 1 core", "loader workers and the training share it",
 			"#SBATCH --cpus-per-task=8")...)
 	}
 	if left := s.Ends - s.Now; s.Ends > 0 && left < soonOver {
-		out = append(out, one(Note, fmt.Sprintf("job %s ends in %d minutes", s.Job, max(0, left/60)),
+		out = append(out, finding(Remark, fmt.Sprintf("job %s ends in %d minutes", s.Job, max(0, left/60)),
 			"the training is stopped then", "#SBATCH --time=24:00:00",
 			"#SBATCH --signal=B:USR2@300   (with: exec launch --save-on=USR2=300s -- …)")...)
 	}
@@ -95,7 +95,7 @@ func slurm(m Machine) (out []Finding) {
 		if s.GPUs != "" {
 			found += ", GPUs " + s.GPUs
 		}
-		return one(Right, found, "")
+		return finding(Right, found, "")
 	}
 	return out
 }

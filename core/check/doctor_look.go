@@ -1,4 +1,4 @@
-package doctor
+package check
 
 import (
 	"context"
@@ -25,7 +25,7 @@ import (
 )
 
 // Deadline bounds each probe: a driver or a file system that hangs must not keep the other findings back.
-const Deadline = 5 * time.Second
+const ProbeDeadline = 5 * time.Second
 
 // A Subject is what the machine is examined for.
 type Subject struct {
@@ -38,7 +38,7 @@ type Subject struct {
 }
 
 // Look reads the machine. All probes run at once, each under [Deadline]. It changes nothing.
-func Look(ctx context.Context, of Subject) Machine {
+func LookAtMachine(ctx context.Context, of Subject) Machine {
 	root := os.DirFS("/")
 	m := Machine{Env: of.Env, Dir: of.Dir, Kernel: strings.TrimSpace(read(root, "proc/sys/kernel/osrelease"))}
 	devices := later(ctx, func(ctx context.Context) ([]gpu.Device, error) { return nvml.List(ctx) })
@@ -58,14 +58,14 @@ func Look(ctx context.Context, of Subject) Machine {
 
 // later starts a probe, and returns the function that waits for its answer. A probe that hangs in the kernel is left
 // behind: it ends with this process.
-func later[T any](ctx context.Context, probe func(context.Context) (T, error)) func() Answer[T] {
-	ctx, cancel := context.WithTimeout(ctx, Deadline)
-	done := make(chan Answer[T], 1)
+func later[T any](ctx context.Context, probe func(context.Context) (T, error)) func() Probed[T] {
+	ctx, cancel := context.WithTimeout(ctx, ProbeDeadline)
+	done := make(chan Probed[T], 1)
 	go func() {
 		v, err := probe(ctx)
-		done <- Answer[T]{v, err}
+		done <- Probed[T]{v, err}
 	}()
-	return func() Answer[T] {
+	return func() Probed[T] {
 		defer cancel()
 		select {
 		case a := <-done:
@@ -76,7 +76,7 @@ func later[T any](ctx context.Context, probe func(context.Context) (T, error)) f
 		case a := <-done:
 			return a
 		case <-ctx.Done():
-			return Answer[T]{Err: fmt.Errorf("no answer within %v: %w", Deadline, ctx.Err())}
+			return Probed[T]{Err: fmt.Errorf("no answer within %v: %w", ProbeDeadline, ctx.Err())}
 		}
 	}
 }
@@ -94,11 +94,11 @@ func read(root fs.FS, name string) string {
 func access(name string) Access {
 	switch err := unix.Access(name, unix.R_OK|unix.W_OK); {
 	case err == nil:
-		return Open
+		return OpenDevice
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR):
-		return Missing
+		return NoDevice
 	}
-	return Forbidden
+	return ClosedDevice
 }
 
 // nvidia is the vendor's number on the PCI bus, and display the class of its cards.
