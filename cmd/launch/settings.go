@@ -326,7 +326,7 @@ func merge(v *viper.Viper, file *trust.File, whole bool, from map[string]string,
 				text = filepath.Join(filepath.Dir(path), text)
 			}
 			from[name], project[name] = where, filepath.Base(path) == projectFile
-			v.MergeConfigMap(map[string]any{name: text}) // it never fails
+			_ = v.MergeConfigMap(map[string]any{name: text}) // it never fails
 		}
 		seen[name] = true
 	}

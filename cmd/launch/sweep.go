@@ -563,11 +563,18 @@ func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.Hist
 	return err
 }
 
+// closeJournal warns where the disk may not have all of the sweep.
+func closeJournal(j *store.Journal, say ui.Printer) {
+	if err := j.Close(); err != nil {
+		say.Warn("recording the sweep: %v", err)
+	}
+}
+
 // drive is driveSweep without the notice. It returns why the sweep was stopped, "" if it was not.
 func drive(ctx context.Context, s settings, j *store.Journal, h *sweep.History, trials []sweep.Trial,
 	t sweep.Template, detach bool) (string, error) {
-	defer j.Close()
 	say := reporter(s)
+	defer closeJournal(j, say)
 	x, admission, leave, err := runner(ctx, s, h.Spec, t.Dir)
 	if err != nil {
 		return "", err
