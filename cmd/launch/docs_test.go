@@ -26,6 +26,7 @@ import (
 //	<!-- after: COMMAND -->      a command to run first
 //	<!-- file: NAME -->          the block is the text of a file, which is written to that folder
 //	<!-- not run: REASON -->     the block is not run; [docsNotRun] is how many of these there are
+//	<!-- new home -->            from this block on, the page has a new home folder, and new copies of the folders
 //
 // "$ cd FOLDER" holds for the rest of the page.
 //
@@ -108,6 +109,7 @@ type docsPage struct {
 // A docsBlock is the lines from..to-1 of a page, without the fences.
 type docsBlock struct {
 	from, to int
+	newHome  bool
 	options  map[string]string
 	lines    []string // as the page is to show them
 }
@@ -127,11 +129,13 @@ var docsComment = regexp.MustCompile(`^<!-- (in|after|file|not run): (.+) -->$`)
 
 func parsePage(text string) (*docsPage, error) {
 	p := &docsPage{lines: strings.Split(text, "\n")}
-	options := map[string]string{}
+	options, newHome := map[string]string{}, false
 	for i := 0; i < len(p.lines); i++ {
 		line := p.lines[i]
 		comment := docsComment.FindStringSubmatch(line)
 		switch {
+		case line == "<!-- new home -->":
+			newHome = true
 		case comment != nil:
 			options[comment[1]] = comment[2]
 		case strings.HasPrefix(line, "    $ "):
@@ -141,10 +145,10 @@ func parsePage(text string) (*docsPage, error) {
 			if n < 0 {
 				return nil, fmt.Errorf("line %d: a block that does not end", i+1)
 			}
-			b := docsBlock{from: i + 1, to: i + 1 + n, options: options, lines: p.lines[i+1 : i+1+n]}
+			b := docsBlock{from: i + 1, to: i + 1 + n, newHome: newHome, options: options, lines: p.lines[i+1 : i+1+n]}
 			isCommand := func(l string) bool { return strings.HasPrefix(l, "$ ") }
 			if slices.ContainsFunc(b.lines, isCommand) || options["file"] != "" {
-				p.blocks = append(p.blocks, b)
+				p.blocks, newHome = append(p.blocks, b), false
 			} else if len(options) > 0 {
 				return nil, fmt.Errorf("line %d: a block with a mark and without a command", i+1)
 			}
@@ -167,7 +171,10 @@ type pageRun struct {
 	env                []string
 }
 
-func (r pageRun) block(b *docsBlock) {
+func (r *pageRun) block(b *docsBlock) {
+	if b.newHome {
+		r.home, r.folders, r.at = r.t.TempDir(), map[string]bool{}, map[string]string{}
+	}
 	if b.options["not run"] != "" {
 		return
 	}
@@ -227,7 +234,7 @@ func (r pageRun) block(b *docsBlock) {
 }
 
 // compare reports where a page shows something else than was printed, and returns what the page is to show.
-func (r pageRun) compare(where, command string, shown, printed []string) []string {
+func (r *pageRun) compare(where, command string, shown, printed []string) []string {
 	if matches(shown, printed) {
 		return shown
 	}
@@ -241,7 +248,7 @@ func (r pageRun) compare(where, command string, shown, printed []string) []strin
 }
 
 // folder is the page's copy of a folder of the repository, or its own empty one.
-func (r pageRun) folder(in string) string {
+func (r *pageRun) folder(in string) string {
 	dir := filepath.Join(r.home, filepath.Base(in))
 	if in == "" {
 		dir = filepath.Join(r.home, "project")
@@ -261,7 +268,7 @@ func (r pageRun) folder(in string) string {
 }
 
 // sh runs a command as a terminal's shell would, with an environment that has nothing of the user's.
-func (r pageRun) sh(dir, command string) (lines []string, code int) {
+func (r *pageRun) sh(dir, command string) (lines []string, code int) {
 	c := exec.Command("bash", "-c", command)
 	c.Dir = dir
 	goProgram, err := exec.LookPath("go")
