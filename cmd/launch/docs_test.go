@@ -41,6 +41,9 @@ var update = flag.Bool("update", false, "rewrite the outputs that the documentat
 // docsNotRun is how many blocks of all pages are marked as not run. Lower it where a block can be run after all.
 const docsNotRun = 1
 
+// docsMost is how many pages docs may have: a new one takes the place of another, or becomes a part of it.
+const docsMost = 30
+
 // docsTorch begins the version of torch whose memory the pages show: Debian's.
 const docsTorch = "1.13"
 
@@ -48,6 +51,9 @@ func docsPages(t *testing.T) []string {
 	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no page in docs: %v", err)
+	}
+	if len(pages) > docsMost {
+		t.Errorf("docs has %d pages, more than %d", len(pages), docsMost)
 	}
 	root := filepath.Join("..", "..")
 	return append([]string{filepath.Join(root, "README.md"), filepath.Join(root, "SKILL.md")}, pages...)
