@@ -42,6 +42,16 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// A package that was moved is missed.
+func TestDeciding(t *testing.T) {
+	for _, p := range deciding {
+		dir, patterns, _ := strings.Cut(p, ":")
+		if found, err := packageFaults(filepath.Join("..", "..", dir), patterns); err != nil || len(found) < 50 {
+			t.Errorf("%s: %d faults, %v", p, len(found), err)
+		}
+	}
+}
+
 func TestDraw(t *testing.T) {
 	var all []fault
 	for i := range 100 {

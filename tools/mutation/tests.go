@@ -152,7 +152,7 @@ func (m *mutation) copyTree() error {
 	return m.copy(m.files)
 }
 
-// refresh copies a package's folder again: a test that failed may have left something there that lets the next one fail.
+// refresh copies a package's folder again: a test that failed may have left something that lets the next one fail.
 func (m mutation) refresh(dir string) error {
 	if err := os.RemoveAll(filepath.Join(m.tree(), dir)); err != nil {
 		return err
