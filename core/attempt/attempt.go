@@ -191,7 +191,7 @@ func (x *Executor) AsTyped(ctx context.Context, c job.Command) (out run.Outcome,
 	if x.Inside && a.dir == "" { // without a record, the folder is removed at the end
 		a.dir, _ = x.folder(1)
 	}
-	x.hook(&a, nil) // it returns an error only for copies, and there are none
+	_ = x.hook(&a, nil) // it returns an error only for copies, and there are none
 	out, err = x.run(ctx, a)
 	if a.dir != kept {
 		os.RemoveAll(a.dir)

@@ -43,7 +43,7 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 	var courses run.Courses
 	d.OnEvent = func(e oom.Event) { courses.See(e, time.Time{}) } // when they came is not known
 	if out, err := record.OpenOutput(log); err == nil {
-		io.Copy(d, out)
+		_, _ = io.Copy(d, out) // what can be read of it counts
 		out.Close()
 		d.End()
 		e.Stepped = record.OutputTime(log) // it was still running when it printed last

@@ -40,7 +40,7 @@ func (x *Executor) publish(a attempt, l *listener, watch *observe.Watch, began t
 				s.Memory = host.memory(s.Time)
 			}
 			if file != nil {
-				file.Write(s)
+				_ = file.Write(s) // only `launch top` misses it
 			}
 			if x.Live != nil {
 				x.Live(s)

@@ -124,7 +124,7 @@ func (t *trail) found(out *run.Outcome, last time.Time) {
 		out.Saved, out.Earlier, out.Strange, out.Torn = f.State, f.Earlier, f.Strange, f.Torn
 	}
 	if t.folder != "" { // without it nothing is known later of who has written since
-		states.WriteAfter(t.folder, states.List(t.roots, t.x.Job.Signs.States))
+		_ = states.WriteAfter(t.folder, states.List(t.roots, t.x.Job.Signs.States))
 	}
 	e = t.evidence(true, last) // a file to move aside need not be a state
 	out.Made = states.Made(movables{t.roots}, slices.Concat(t.x.Job.Resume.Aside, t.x.Job.Resume.InTheWay), t.before, e)

@@ -125,14 +125,14 @@ func (s Receipts) Append(rs ...Receipt) error {
 	if err != nil {
 		return fmt.Errorf("opening the receipts: %w", err)
 	}
-	defer f.Close()
 	if end, err := f.Seek(0, io.SeekEnd); err == nil && end > 0 {
 		last := make([]byte, 1)
 		if _, err := f.ReadAt(last, end-1); err == nil && last[0] != '\n' { // truncated: the next receipt needs a line of its own
 			text = append([]byte("\n"), text...)
 		}
 	}
-	if _, err := f.Write(text); err != nil {
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("writing the receipts: %w", err)
 	}
 	if alone {

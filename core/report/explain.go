@@ -155,6 +155,6 @@ func Clues(path string) oom.Clues {
 	if err != nil {
 		return oom.Clues{Uses: []string{}}
 	}
-	read(d, path, oom.Terminal)
+	_, _ = read(d, path, oom.Terminal)
 	return d.Clues()
 }

@@ -208,6 +208,6 @@ func (c *cell) write(d *oom.Detector, name string) {
 		if !strings.HasSuffix(text, "\n") {
 			text += "\n"
 		}
-		io.WriteString(d.Stream(name), text)
+		_, _ = io.WriteString(d.Stream(name), text)
 	}
 }

@@ -276,10 +276,10 @@ func (h *Hold) Uses(uuid string, used unit.Bytes, settled bool) {
 		case w.ID != uuid:
 		case settled && !w.Open:
 			if want := used + used/grows + growsBy; !w.Settled || want > w.Bytes {
-				c.Settle(max(used, min(want, max(w.Bytes, used+used/grows))))
+				_ = c.Settle(max(used, min(want, max(w.Bytes, used+used/grows))))
 			}
 		case used > w.Bytes:
-			c.Set(used, w.Open)
+			_ = c.Set(used, w.Open)
 		}
 	}
 }

@@ -88,7 +88,7 @@ func main() {
 	}
 	ended := make(chan struct{})
 	go func() {
-		io.Copy(io.Discard, os.Stdin)
+		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(ended)
 	}()
 	tick := time.NewTicker(record.StatusEvery)

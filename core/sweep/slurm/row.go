@@ -101,7 +101,7 @@ func Row(ctx context.Context, folder string) (int, error) {
 		return run.OwnTrouble, fmt.Errorf("reading what trial %s has to do: %w", task, err)
 	}
 	if os.Getenv("SLURM_RESTART_COUNT") != "" {
-		readJSON(r.progressPath(), &r.past) // where there is none, the task was ended before it began
+		_ = readJSON(r.progressPath(), &r.past) // where there is none, the task was ended before it began
 	}
 	return r.carry(ctx)
 }

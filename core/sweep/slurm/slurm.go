@@ -415,7 +415,7 @@ func (x *Executor) End(trial int, now bool) {
 		commands = [][]string{{job}}
 	}
 	for _, args := range commands {
-		x.command(ctx, "scancel", args...)
+		_, _ = x.command(ctx, "scancel", args...) // the task may have ended
 	}
 }
 
