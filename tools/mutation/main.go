@@ -35,7 +35,7 @@ import (
 // deciding are the packages whose answers decide what happens to a run.
 var deciding = []string{
 	"core/run", "core/ladder", "core/room", "core/mem", "core/oom:judge*.go,weigh.go,verdict*.go",
-	"core/states", "core/receipt", "core/sweep", "core/config",
+	"core/states", "core/record", "core/sweep", "core/config",
 }
 
 func main() {
