@@ -188,7 +188,8 @@ func TestLargest(t *testing.T) {
 			t.Errorf("one more of the %s is taken", name)
 		}
 	}
-	for _, s := range []Set{{Phases: phases(1, 1)}, {Phases: append(phases(1, 1), phases(1, 1)...)}, {Phases: make([]Ladder, 1)}} {
+	for _, s := range []Set{{Phases: phases(1, 1)}, {Phases: append(phases(1, 1), phases(1, 1)...)},
+		{Phases: make([]Ladder, 1)}} {
 		if err := s.bounds(); (err == nil) != (len(s.Phases) == 1 && s.Phases[0].Phase != "") {
 			t.Errorf("%+v: %v", s, err)
 		}

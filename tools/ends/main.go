@@ -1,7 +1,7 @@
-// Ends runs a program, and ends all that the program has started when it has ended: ends PROGRAM ARGUMENTS…
+// Ends runs a program. When that has ended, it ends all that the program has started: ends PROGRAM ARGUMENTS…
 //
-// The Makefile runs `go test` by it. A test that is stopped at its timeout cleans up nothing, and what it leaves running
-// would take the machine from what comes next, or wait for ever. The exit code is the program's.
+// The Makefile runs `go test` by it. A test that is stopped at its timeout cleans up nothing. What it leaves running
+// would slow what comes next, or wait for ever. The exit code is the program's.
 package main
 
 import (
