@@ -76,16 +76,22 @@ lint: $(GOLANGCI) $(DEADCODE)
 
 # check leaves these tests to `make test`: the first eight need torch, the others are slow. -short shortens some more.
 SLOW := ^(TestScripts|TestDocs|TestTorch|TestExample|TestPyTorchLoadsThePatchedCopy|TestCaptureWithoutGPU|TestCardDay|TestCardDayOnAStub|TestPromises|TestExamples|TestCounts|TestProblems|TestEnd|TestCache|TestEachByte|TestSameSlowly|TestProgram)$$
-check: format lint
+# A package has TIMEOUT for its tests, which is long for a busy machine; what they have started ends with them (tools/ends).
+TIMEOUT ?= 40m
+ENDS    := bin/ends
+$(ENDS): tools/ends/main.go
+	CGO_ENABLED=0 $(GO) build -o $@ ./tools/ends
+gotest = $(ENDS) $(GO) test -timeout $(TIMEOUT)
+check: format lint $(ENDS)
 	$(GO) vet ./...
-	$(GO) test -short -skip '$(SLOW)' ./...
+	$(gotest) -short -skip '$(SLOW)' ./...
 
 test: export LAUNCH_TEST_SLURM := 1
-test: deps format lint
+test: deps format lint $(ENDS)
 	$(GO) vet ./...
-	$(GO) test ./...
-	$(GO) test -race ./plugins/sisr ./core/plugin/host ./core/attempt ./core/observe ./core/record ./core/screen # prices on several cores, talks to a process, watches
-	$(GO) test -race -run 'TestScripts/(source|plan)' ./cmd/launch
+	$(gotest) ./...
+	$(gotest) -race ./plugins/sisr ./core/plugin/host ./core/attempt ./core/observe ./core/record ./core/screen # prices on several cores, talks to a process, watches
+	$(gotest) -race -run 'TestScripts/(source|plan)' ./cmd/launch
 	for e in sisr moco stablesr; do (cd examples/$$e && $(PYTHON) -m unittest -q) || exit 1; done
 	cd sdk/python && PYTHONPATH=src $(PYTHON) -m unittest -q -b
 	$(MAKE) test-declarations
@@ -100,8 +106,8 @@ TIME_LIMIT ?= 30m
 mutation:
 	$(GO) run ./tools/mutation -n $(FAULTS) -seed $(SEED) -time $(TIME_LIMIT) $(PACKAGES)
 
-race:
-	$(GO) test -race ./core/... ./plugins/... ./cmd/...
+race: $(ENDS)
+	$(gotest) -race ./core/... ./plugins/... ./cmd/...
 
 demo: deps build
 	./examples/sisr/demo.sh cpu

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,12 +75,14 @@ type trainee struct {
 	cmd               *exec.Cmd
 	err               bytes.Buffer
 	killed            bool
+	waits             atomic.Bool
 }
 
 // Write takes what a launch prints. It waits for room from when it prints so.
 func (w *trainee) Write(text []byte) (int, error) {
 	if w.asked.IsZero() && bytes.Contains(text, []byte("launch: waiting for")) {
 		w.asked = time.Now()
+		w.waits.Store(true)
 	}
 	return w.err.Write(text)
 }
@@ -192,6 +195,23 @@ func TestFortyLaunches(t *testing.T) {
 			})
 		}
 	}
+	// However slow the machine is, all of them want a card at the same time: the first ones end after the last has asked.
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		asked := 0
+		for i, w := range all {
+			if _, err := os.Stat(filepath.Join(dir, "log-"+strconv.Itoa(i))); err == nil || w.waits.Load() {
+				asked++
+			}
+		}
+		if asked == len(all) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Errorf("%d of %d launches have asked for a card", asked, len(all))
+			break
+		}
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "all-asked"), nil, 0o644))
 	wait.Wait()
 	waited := 0
 	for i, w := range all {

@@ -41,6 +41,9 @@ func TestOptuna(t *testing.T) {
 // script fails if a micro-batch ran out of memory more than twice, or if a trial did that differs from an earlier one
 // in its learning rate alone. The training is a stand-in that only takes the memory.
 func TestStudy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a study of twenty trials")
+	}
 	launch, err := exec.LookPath("launch")
 	if err != nil {
 		t.Fatal(err)

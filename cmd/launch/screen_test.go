@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,6 +51,12 @@ type window struct {
 
 func open(t *testing.T, flags ...string) *window {
 	t.Helper()
+	return openBy(t, nil, flags...)
+}
+
+// openBy opens a window in which a program starts launch, whose command line is appended to its own.
+func openBy(t *testing.T, by []string, flags ...string) *window {
+	t.Helper()
 	launch, err := exec.LookPath("launch")
 	if err != nil {
 		t.Skip("the test binary is not on PATH as launch")
@@ -57,8 +65,8 @@ func open(t *testing.T, flags ...string) *window {
 	w.write("train.py", stepping)
 	w.write(".launch-job.yaml", "script: train.py\nmicro-batch: --batch-size\nprogress: "+
 		"'step (?P<iteration>\\d+) of (?P<total>\\d+)'\nsucceeded: 'training is over'\n")
-	args := append(flags, "--vram", "24GiB", "--", testPython(), "train.py")
-	w.cmd = exec.Command(launch, args...)
+	args := append(slices.Concat(by, []string{launch}, flags), "--vram", "24GiB", "--", testPython(), "train.py")
+	w.cmd = exec.Command(args[0], args[1:]...)
 	w.cmd.Dir = w.dir
 	w.cmd.Env = append(os.Environ(), "HOME="+w.dir, "XDG_STATE_HOME="+filepath.Join(w.dir, "state"), "TERM=xterm")
 	if w.master, err = pty.StartWithSize(w.cmd, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
@@ -168,12 +176,30 @@ func (w *window) whole() {
 
 // A launch that is killed leaves the terminal as it was: its keeper repairs it.
 func TestStatusLineOfAKilledLaunch(t *testing.T) {
-	w := open(t, "--status=line,title,taskbar")
+	// The terminal is a shell's: one whose first process has died takes nothing more.
+	shell := []string{"sh", "-c", `exec 3>&2 2>/dev/null
+sh -c 'echo $$ > pid; exec "$@"' sh "$@" 2>&3 3>&-
+until [ -e repaired ]; do sleep 0.02; done`, "sh"}
+	w := openBy(t, shell, "--status=line,title,taskbar")
 	w.write("go-1", "")
 	w.until("the line", last("1/10 (10 %)"))
-	if err := w.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+	text, err := os.ReadFile(filepath.Join(w.dir, "pid"))
+	if err != nil {
 		t.Fatal(err)
 	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	w.until("the keeper", func([]string) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return strings.HasSuffix(w.raw.String(), "\x1b]9;4;0\a")
+	})
+	w.write("repaired", "")
 	<-w.done
 	w.whole()
 	w.mu.Lock()

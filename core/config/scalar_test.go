@@ -146,6 +146,27 @@ func TestPaths(t *testing.T) {
 	})
 }
 
+func TestParseJSON(t *testing.T) {
+	d, err := ParseJSON([]byte(`{"a": {"b": 1}}`))
+	if err != nil || d == nil {
+		t.Fatalf("%v, %v", d, err)
+	}
+	if n, ok := d.Lookup("a", "b").Int(); !ok || n != 1 {
+		t.Errorf("a.b is %d, %v", n, ok)
+	}
+	if err := d.Set("a.b", "yes"); err == nil {
+		t.Error("what is no value of JSON is set")
+	}
+	if err := d.Set("a.b", "2"); err != nil || string(d.Bytes()) != `{"a": {"b": 2}}` {
+		t.Errorf("%s, %v", d.Bytes(), err)
+	}
+	for _, text := range []string{"", "{", `{"a": 1,}`, `{"a": 1} // a`, "[1]", "1"} {
+		if d, err := ParseJSON([]byte(text)); err == nil {
+			t.Errorf("%q is taken: %s", text, d.Bytes())
+		}
+	}
+}
+
 func TestEditJSON(t *testing.T) {
 	for _, tt := range []struct {
 		edit Edit

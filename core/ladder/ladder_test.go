@@ -1,6 +1,7 @@
 package ladder
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -125,6 +126,72 @@ func TestTold(t *testing.T) {
 	} {
 		if got := Told(mem.Estimate{Items: tt.items}, tt.room); got != tt.want {
 			t.Errorf("%v in %v: %v, want %v", tt.items, tt.room, got, tt.want)
+		}
+	}
+}
+
+func TestInvariantHolds(t *testing.T) {
+	values := map[string]int64{"a": 2, "b": 3, "sum": 12, "none": 0}
+	for name, c := range map[string]struct {
+		in   Invariant
+		want bool
+	}{
+		"the product":              {Invariant{Factors: []string{"a", "b"}, Equals: 6}, true},
+		"another product":          {Invariant{Factors: []string{"a", "b"}, Equals: 7}, false},
+		"a knob that is not there": {Invariant{Factors: []string{"a", "c"}, Equals: 7}, true},
+		"it divides":               {Invariant{Factors: []string{"a", "b"}, Divides: "sum"}, true},
+		"it does not":              {Invariant{Factors: []string{"a", "b", "b"}, Divides: "sum"}, false},
+		"of nothing":               {Invariant{Factors: []string{"a"}, Divides: "what"}, true},
+		"nothing divides nothing":  {Invariant{Factors: []string{"none"}, Divides: "sum"}, false},
+	} {
+		if got := c.in.Holds(values); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+	for until, want := range map[Cost]bool{None: true, Numerics: false, Metrics: true} {
+		if got := (Invariant{Until: until}).Binds(Numerics); got != want {
+			t.Errorf("until %v, of a plan that costs numerics: %v, want %v", until, got, want)
+		}
+	}
+}
+
+// The largest set that is taken, and the next one.
+func TestLargest(t *testing.T) {
+	factors := func(n int) []Invariant { return []Invariant{{Factors: make([]string, n)}} }
+	phases := func(n, rungs int) (all []Ladder) {
+		for i := range n {
+			all = append(all, Ladder{Phase: fmt.Sprint(i), Rungs: make([]Rung, rungs)})
+		}
+		return all
+	}
+	values := func(n int) map[string]int64 {
+		all := map[string]int64{}
+		for i := range n {
+			all[fmt.Sprint(i)] = 1
+		}
+		return all
+	}
+	for name, of := range map[string]func(more int) Set{
+		"factors":    func(more int) Set { return Set{Invariants: factors(maxPerRung + more)} },
+		"invariants": func(more int) Set { return Set{Invariants: make([]Invariant, maxInvariants+more)} },
+		"phases":     func(more int) Set { return Set{Phases: phases(maxPhases+more, 1)} },
+		"shared":     func(more int) Set { return Set{Shared: Ladder{Rungs: make([]Rung, maxShared+more)}} },
+		"values":     func(more int) Set { return Set{Values: values(maxPerRung + more)} },
+		"rungs": func(more int) Set {
+			return Set{Phases: phases(20, maxRungs/20), Shared: Ladder{Rungs: make([]Rung, more)}}
+		},
+	} {
+		if s := of(0); s.bounds() != nil {
+			t.Errorf("%s: %v", name, s.bounds())
+		}
+		if s := of(1); s.bounds() == nil {
+			t.Errorf("one more of the %s is taken", name)
+		}
+	}
+	for _, s := range []Set{{Phases: phases(1, 1)}, {Phases: append(phases(1, 1), phases(1, 1)...)},
+		{Phases: make([]Ladder, 1)}} {
+		if err := s.bounds(); (err == nil) != (len(s.Phases) == 1 && s.Phases[0].Phase != "") {
+			t.Errorf("%+v: %v", s, err)
 		}
 	}
 }

@@ -53,8 +53,10 @@ func TestMaxSplit(t *testing.T) {
 		reserved, now unit.Bytes // at its fullest, and at the end
 		expandable    bool
 	}{
-		"a block somewhat too large serves":  {[]step{ask(200 * MiB), free(1), ask(181 * MiB)}, 0, 200 * MiB, 200 * MiB, false},
-		"one that wastes a segment does not": {[]step{ask(200 * MiB), free(1), ask(180 * MiB)}, 0, 380 * MiB, 380 * MiB, false},
+		"a block somewhat too large serves": {
+			[]step{ask(200 * MiB), free(1), ask(181 * MiB)}, 0, 200 * MiB, 200 * MiB, false},
+		"one that wastes a segment does not": {
+			[]step{ask(200 * MiB), free(1), ask(180 * MiB)}, 0, 380 * MiB, 380 * MiB, false},
 		"one of the bound serves, if near enough": {
 			[]step{ask(140 * MiB), free(1), ask(128 * MiB)}, 0, 140 * MiB, 140 * MiB, false},
 		"a block of the bound is oversize": {

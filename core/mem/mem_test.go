@@ -79,3 +79,10 @@ func TestOverheads(t *testing.T) {
 		t.Errorf("four processes: %v", got)
 	}
 }
+
+func TestSums(t *testing.T) {
+	e := Estimate{Items: []Item{{Kind: Saved, Bytes: 3}, {Kind: Runtime, Bytes: 50}, {Kind: Saved, Bytes: 4}}}
+	if e.Of(Saved) != 7 || e.Of(Runtime) != 50 || e.Of(Slack) != 0 {
+		t.Errorf("%d saved, %d of the runtime, %d slack", e.Of(Saved), e.Of(Runtime), e.Of(Slack))
+	}
+}

@@ -350,6 +350,9 @@ func holds(items []config.PythonItem, it config.PythonItem) bool {
 
 // The spans hold for the standard library, as many files of it as the time allows: every file of a stride that parses.
 func TestSpansOfTheLibrary(t *testing.T) {
+	if testing.Short() {
+		t.Skip("edits a hundred files of the library of Python")
+	}
 	py := mainPython(t)
 	out := start(t, "/", environ(), py, "-c", "import os; print(os.path.dirname(os.__file__))")
 	lib := strings.TrimSpace(out.stdout)

@@ -350,6 +350,63 @@ func TestReceiptCheck(t *testing.T) {
 	}
 }
 
+// Each field that says whose measurement it is has to be there, and no amount may be out of range.
+func TestReceiptHead(t *testing.T) {
+	for name, change := range map[string]func(*Receipt){
+		"attempt":        func(r *Receipt) { r.Attempt = 0 },
+		"time":           func(r *Receipt) { r.Time = time.Time{} },
+		"plugin":         func(r *Receipt) { r.Job.Plugin = "" },
+		"phase":          func(r *Receipt) { r.Job.Phase = "" },
+		"planned":        func(r *Receipt) { r.Planned = -1 },
+		"planned, large": func(r *Receipt) { r.Planned = mostBytes + 1 },
+		"reserved":       func(r *Receipt) { r.Predicted.Reserved = -1 },
+		"total":          func(r *Receipt) { r.Machine.Total = mostBytes + 1 },
+		"short":          func(r *Receipt) { r.Retries.Short = -1 },
+		"retries":        func(r *Receipt) { r.Retries.Count = -1 },
+		"rate":           func(r *Receipt) { r.Rate = -1 },
+		"rate, large":    func(r *Receipt) { r.Rate = 2 * mostRate },
+		"settings":       func(r *Receipt) { r.Job.Settings = manySettings(mostLines + 1) },
+		"measurements":   func(r *Receipt) { r.Measured = slices.Repeat(r.Measured, mostLines+1) },
+		"lines":          func(r *Receipt) { r.Predicted.Items = slices.Repeat(r.Predicted.Items, mostLines) },
+		"allocations":    func(r *Receipt) { r.Predicted.Allocs = make([]mem.Alloc, 1) },
+	} {
+		r := took(16, host, data(1, mem.Exact))
+		change(&r)
+		if r.checkHead() == nil {
+			t.Errorf("%s: the receipt is taken", name)
+		}
+	}
+	r := took(16, host, data(1, mem.Exact))
+	r.Planned, r.Machine.Total, r.Rate, r.Job.Settings = mostBytes, mostBytes, mostRate, manySettings(mostLines)
+	if err := r.checkHead(); err != nil {
+		t.Error(err)
+	}
+}
+
+func manySettings(n int) map[string]string {
+	all := map[string]string{}
+	for i := range n {
+		all[fmt.Sprint(i)] = "1"
+	}
+	return all
+}
+
+func TestNames(t *testing.T) {
+	at := time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC)
+	var rs []Receipt
+	for n, want := range map[int]string{1: "run 0 of 2026-11-20", 2: "run 0 of 2026-11-20 and run 1 of 2026-11-20",
+		5: "run 0 of 2026-11-20, run 1 of 2026-11-20 and 3 more"} {
+		rs = nil
+		for i := range n {
+			r := Receipt{Run: fmt.Sprint(i), Time: at}
+			rs = append(rs, r, r) // of two phases
+		}
+		if got := names(rs); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // The driver's figure includes what the allocator only caches, and the phase does not need that.
 func TestCachedIsNoNeed(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -67,7 +67,8 @@ func old(t *testing.T, s Store, days, bytes int) *Record {
 // Every attempt of a run may have left something, whatever lies between them.
 func TestScratch(t *testing.T) {
 	s := Store{Dir: t.TempDir()}
-	for _, dir := range []string{"a", "attempt-1", "attempt-2/scratch", "attempt-3", "attempt-4/scratch/models", "b/scratch"} {
+	for _, dir := range []string{"a", "attempt-1", "attempt-2/scratch", "attempt-3", "attempt-4/scratch/models",
+		"b/scratch"} {
 		if err := os.MkdirAll(filepath.Join(s.Dir, "r", dir), 0o700); err != nil {
 			t.Fatal(err)
 		}

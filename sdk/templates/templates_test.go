@@ -72,6 +72,9 @@ func TestGo(t *testing.T) {
 
 // A plugin in Python passes the kit as it is made, with an environment as pip would have made it.
 func TestPython(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a dozen interpreters")
+	}
 	dir := write(t, Plugin{Name: "my-net", Kind: Python, Checkout: checkout(t)})
 	run := func(args ...string) {
 		t.Helper()

@@ -1,5 +1,6 @@
 # A training on a fake card: sized.py LOG SECONDS MIB. It takes MIB of the card that it sees, a half at first, writes that
-# into the state of the fake driver, and what happens, with the time, into LOG.
+# into the state of the fake driver, and what happens, with the time, into LOG. It does not end before the file all-asked is
+# beside LOG.
 import fcntl, os, sys, time
 
 log, seconds, mib = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
@@ -50,5 +51,7 @@ for part in (2, 1):
     if over > 0:
         note("over", card=card, by=over)
     time.sleep(seconds / 2)
+    while not os.path.exists(os.path.join(os.path.dirname(log), "all-asked")):
+        time.sleep(0.02)
 take(0)
 note("end", card=card)

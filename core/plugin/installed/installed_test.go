@@ -577,6 +577,9 @@ func wheelOf(t *testing.T, dir, script string) string {
 
 // A wheel gets an environment of its own, in which its script runs, and which has no pip.
 func TestPython(t *testing.T) {
+	if testing.Short() {
+		t.Skip("makes environments of Python")
+	}
 	if out, err := exec.Command("python3", "-c", "import venv, ensurepip").CombinedOutput(); err != nil {
 		t.Skipf("python3 cannot make environments: %s", out)
 	}

@@ -76,6 +76,9 @@ func play(args []string, result string) {
 // near its time limit, which both save, are requeued and go on from there, one that the user stops, and one that
 // dies.
 func TestSlurm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster")
+	}
 	c := slurmtest.Start(t, slurmtest.Nodes{Count: 3, CPUs: 1, MemoryMB: 4000})
 	self, err := os.Executable()
 	if err != nil {

@@ -93,6 +93,10 @@ func TestSlowdownIsLearned(t *testing.T) {
 // What estimates get wrong, and what other people do, costs time and never memory that exclusive placement would have
 // had.
 func TestNoOOMIsCaused(t *testing.T) {
+	seeds := uint64(4)
+	if testing.Short() {
+		seeds = 1
+	}
 	for name, d := range map[string]Doubts{
 		"upper bounds":                 {},
 		"a tenth 25 % off":             {Wrong: 0.1, By: 0.25},
@@ -103,7 +107,7 @@ func TestNoOOMIsCaused(t *testing.T) {
 		"all of it, and some unsaved ": {Wrong: 0.1, By: 0.25, Unknown: 0.05, NoTime: 0.3, Unsaved: 0.3},
 	} {
 		for _, others := range []int{0, 100} {
-			for seed := range uint64(4) {
+			for seed := range seeds {
 				const n = 300
 				s := Setup{
 					Jobs: Trials(CARMA, n, d, seed), Others: Others(Mixed, others, 14*time.Hour, seed),

@@ -10,6 +10,9 @@ import (
 
 // A job runs, and one that is preempted is requeued and runs again.
 func TestCluster(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster")
+	}
 	gpus := 2
 	if os.Geteuid() != 0 {
 		gpus = 0
