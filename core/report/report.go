@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/launch-ml/launch/core/report/plot"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -49,7 +48,7 @@ type Report struct {
 	Variables   []string // of the environment
 
 	Sweep *Sweep // nil: a run
-	Plots []plot.Drawing
+	Plots []Drawing
 	By    string // the launch that made the report, and when
 }
 

@@ -1,4 +1,4 @@
-package plot
+package report
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func TestPNG(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := func(x, y float64) color.RGBA {
-		r, g, b, _ := img.At(int(x*scale), int(y*scale)).RGBA()
+		r, g, b, _ := img.At(int(x*ticks), int(y*ticks)).RGBA()
 		return color.RGBA{uint8(r >> 8), uint8(g >> 8), uint8(b >> 8), 255}
 	}
 	white := color.RGBA{255, 255, 255, 255}

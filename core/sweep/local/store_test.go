@@ -1,4 +1,4 @@
-package store
+package local
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"github.com/launch-ml/launch/core/sweep"
 )
 
-func create(t *testing.T, s Store, name string) *Journal {
+func create(t *testing.T, s Folders, name string) *Journal {
 	t.Helper()
 	j, err := s.Create(sweep.Spec{Name: name, Command: []string{"true"}})
 	if err != nil {
@@ -30,7 +30,7 @@ func TestStore(t *testing.T) {
 		"there is a sweep a already") {
 		t.Error(err)
 	}
-	if _, _, err := s.Open("a"); !errors.Is(err, ErrBusy) {
+	if _, _, err := s.Open("a"); !errors.Is(err, ErrDriven) {
 		t.Errorf("two processes drive one sweep: %v", err)
 	}
 	if s.Driver("a") != os.Getpid() {
@@ -111,7 +111,7 @@ func FuzzParse(f *testing.F) {
 
 // A sweep of the same name that cannot be read is told as that.
 func TestCreateAgain(t *testing.T) {
-	s := Store{Dir: filepath.Join(t.TempDir(), "sweeps")}
+	s := Folders{Dir: filepath.Join(t.TempDir(), "sweeps")}
 	create(t, s, "s").Close()
 	if err := os.Truncate(filepath.Join(s.Folder("s"), journalFile), 0); err != nil {
 		t.Fatal(err)

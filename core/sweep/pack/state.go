@@ -1,19 +1,18 @@
-package packed
+package pack
 
 import (
 	"time"
 
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
-	"github.com/launch-ml/launch/core/sweep/pack"
 	"github.com/launch-ml/launch/core/unit"
 )
 
 // state is what the history of a sweep tells of its trials. What the driver tells is missing.
-func state(h *sweep.History, waiting, running []*sweep.Row, greedy bool, now time.Time) pack.State {
+func state(h *sweep.History, waiting, running []*sweep.Row, greedy bool, now time.Time) State {
 	step := pace(h.Rows)
-	trial := func(r *sweep.Row) pack.Trial {
-		t := pack.Trial{ID: r.Number, AtLeast: r.AtLeast, Stops: r.Stops, Failed: r.Shared}
+	trial := func(r *sweep.Row) Trial {
+		t := Trial{ID: r.Number, AtLeast: r.AtLeast, Stops: r.Stops, Failed: r.Shared}
 		if !greedy {
 			t.Need = need(r)
 		}
@@ -26,13 +25,13 @@ func state(h *sweep.History, waiting, running []*sweep.Row, greedy bool, now tim
 		}
 		return t
 	}
-	s := pack.State{Peaks: peaks(h.Rows), Slowed: slowed(h.Rows)}
+	s := State{Peaks: peaks(h.Rows), Slowed: slowed(h.Rows)}
 	for _, r := range waiting {
 		s.Waiting = append(s.Waiting, trial(r))
 	}
-	passed(h.Rows, waiting, s.Waiting)
+	passedOn(h.Rows, waiting, s.Waiting)
 	for _, r := range running {
-		on := pack.Running{Trial: trial(r), Started: r.Order, Stopping: r.Stopping()}
+		on := Running{Trial: trial(r), Started: r.Order, Stopping: r.Stopping()}
 		if r.Card != nil {
 			on.Card = r.Card.UUID
 		}
@@ -69,7 +68,7 @@ func pace(rows []*sweep.Row) time.Duration {
 }
 
 // peaks compares the estimates with what was measured. A trial that changed its settings was estimated with others.
-func peaks(rows []*sweep.Row) (p pack.Peaks) {
+func peaks(rows []*sweep.Row) (p Peaks) {
 	for _, r := range rows {
 		switch res := r.Result; {
 		case r.AtLeast > 0 && r.State != sweep.Succeeded:
@@ -82,7 +81,7 @@ func peaks(rows []*sweep.Row) (p pack.Peaks) {
 }
 
 // passed counts, for each waiting trial, the later ones that were started since it began to wait.
-func passed(rows, waiting []*sweep.Row, trials []pack.Trial) {
+func passedOn(rows, waiting []*sweep.Row, trials []Trial) {
 	later := make([]int, len(rows)+1) // of the rows from i on, how many were started
 	for i := len(rows) - 1; i >= 0; i-- {
 		later[i] = later[i+1]
@@ -105,7 +104,7 @@ func passed(rows, waiting []*sweep.Row, trials []pack.Trial) {
 
 // slowed compares the speeds of trials that were alone on their card for nearly all of their time with those of alike
 // trials that shared it with as many others for nearly all of theirs.
-func slowed(rows []*sweep.Row) (s pack.Slowed) {
+func slowed(rows []*sweep.Row) (s Slowed) {
 	type kind struct {
 		asked  unit.Bytes
 		global int64

@@ -1,4 +1,4 @@
-package packtest
+package simulate
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package plot
+package report
 
 import (
 	"bytes"
@@ -23,12 +23,12 @@ import (
 )
 
 // scale is how many dots of the PNG a pixel of the drawing has.
-const scale = 2
+const ticks = 2
 
 // PNG returns the drawing as a picture on white. software is written into it as the program that made it. Its fonts
 // are the Go project's, which have the letters of Latin, Greek and Cyrillic.
 func PNG(d Drawing, software string) ([]byte, error) {
-	img := image.NewRGBA(image.Rect(0, 0, int(math.Ceil(d.W*scale)), int(math.Ceil(d.H*scale))))
+	img := image.NewRGBA(image.Rect(0, 0, int(math.Ceil(d.W*ticks)), int(math.Ceil(d.H*ticks))))
 	draw.Draw(img, img.Bounds(), image.NewUniform(light(Paper, 1)), image.Point{}, draw.Src)
 	for _, s := range d.Shapes {
 		alpha := s.Alpha
@@ -130,13 +130,13 @@ func fill(img *image.RGBA, polygons [][]Point, c color.NRGBA) {
 			low, high = Point{min(low.X, q.X), min(low.Y, q.Y)}, Point{max(high.X, q.X), max(high.Y, q.Y)}
 		}
 	}
-	box := image.Rect(int(low.X*scale)-1, int(low.Y*scale)-1, int(high.X*scale)+2, int(high.Y*scale)+2)
+	box := image.Rect(int(low.X*ticks)-1, int(low.Y*ticks)-1, int(high.X*ticks)+2, int(high.Y*ticks)+2)
 	if len(polygons) == 0 || box.Dx() > 1<<14 || box.Dy() > 1<<14 {
 		return
 	}
 	z := vector.NewRasterizer(box.Dx(), box.Dy())
 	at := func(p Point) (x, y float32) {
-		return float32(p.X*scale - float64(box.Min.X)), float32(p.Y*scale - float64(box.Min.Y))
+		return float32(p.X*ticks - float64(box.Min.X)), float32(p.Y*ticks - float64(box.Min.Y))
 	}
 	for _, p := range polygons {
 		z.MoveTo(at(p[0]))
@@ -168,20 +168,20 @@ func write(img *image.RGBA, s Shape, alpha float64) error {
 	if s.Bold {
 		of = both[1]
 	}
-	face, err := opentype.NewFace(of, &opentype.FaceOptions{Size: size * scale, DPI: 72})
+	face, err := opentype.NewFace(of, &opentype.FaceOptions{Size: size * ticks, DPI: 72})
 	if err != nil {
 		return err
 	}
 	defer face.Close()
 	to := font.Drawer{Dst: img, Src: image.NewUniform(light(s.Fill, alpha)), Face: face}
-	x := fixed.Int26_6(s.Points[0].X * scale * 64)
+	x := fixed.Int26_6(s.Points[0].X * ticks * 64)
 	switch s.Anchor {
 	case Middle:
 		x -= to.MeasureString(s.Text) / 2
 	case End:
 		x -= to.MeasureString(s.Text)
 	}
-	to.Dot = fixed.Point26_6{X: x, Y: fixed.Int26_6(s.Points[0].Y * scale * 64)}
+	to.Dot = fixed.Point26_6{X: x, Y: fixed.Int26_6(s.Points[0].Y * ticks * 64)}
 	to.DrawString(s.Text)
 	return nil
 }

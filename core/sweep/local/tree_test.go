@@ -1,4 +1,4 @@
-package tree
+package local
 
 import (
 	"os"
@@ -39,12 +39,12 @@ func repository(t *testing.T) string {
 }
 
 func TestRead(t *testing.T) {
-	if tree, _, err := Read(t.Context(), t.TempDir()); tree != nil || err != nil {
+	if tree, _, err := ReadTree(t.Context(), t.TempDir()); tree != nil || err != nil {
 		t.Errorf("without a repository: %+v, %v", tree, err)
 	}
 	dir := repository(t)
 	read := func() string {
-		tree, diff, err := Read(t.Context(), filepath.Join(dir, "sub"))
+		tree, diff, err := ReadTree(t.Context(), filepath.Join(dir, "sub"))
 		if err != nil || tree == nil || len(tree.Commit) != 40 || (tree.Changes == "") != (len(diff) == 0) {
 			t.Fatalf("%+v, %v", tree, err)
 		}
@@ -79,7 +79,7 @@ func TestCopy(t *testing.T) {
 		return string(out)
 	}
 	before, to := status(), filepath.Join(t.TempDir(), "code")
-	inside, err := Copy(t.Context(), filepath.Join(dir, "sub"), to)
+	inside, err := CopyTree(t.Context(), filepath.Join(dir, "sub"), to)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestCopy(t *testing.T) {
 	if after := status(); after != before {
 		t.Errorf("the repository has changed from %q to %q", before, after)
 	}
-	if _, err := Copy(t.Context(), t.TempDir(), to); err == nil || !strings.Contains(err.Error(), "no git repository") {
+	if _, err := CopyTree(t.Context(), t.TempDir(), to); err == nil || !strings.Contains(err.Error(), "no git repository") {
 		t.Error(err)
 	}
 }
@@ -162,13 +162,13 @@ func TestNothingOfTheRepositoryRuns(t *testing.T) {
 	for _, name := range []string{"GIT_EXTERNAL_DIFF", "GIT_SSH_COMMAND", "GIT_PAGER", "GIT_EDITOR"} {
 		t.Setenv(name, "touch "+filepath.Join(left, name))
 	}
-	tree, diff, err := Read(t.Context(), dir)
+	tree, diff, err := ReadTree(t.Context(), dir)
 	if err != nil || tree == nil || !strings.Contains(string(diff), "+two") {
 		t.Errorf("%+v, %q, %v", tree, diff, err)
 	}
 	nothing("Read")
 	to := filepath.Join(t.TempDir(), "code")
-	if _, err := Copy(t.Context(), dir, to); err != nil {
+	if _, err := CopyTree(t.Context(), dir, to); err != nil {
 		t.Fatal(err)
 	}
 	nothing("Copy")
@@ -192,7 +192,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		}
 		f.WriteString(c.text)
 		f.Close()
-		tree, _, err := Read(t.Context(), dir)
+		tree, _, err := ReadTree(t.Context(), dir)
 		if tree != nil || (c.want != "" || err != nil) && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %+v, %v", c.text, tree, err)
 		}
@@ -201,7 +201,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 
 // TestDiff: what differs from the commit in some files, tracked or not, and nothing of the others.
 func TestDiff(t *testing.T) {
-	if diff, err := Diff(t.Context(), t.TempDir(), nil); diff != nil || err != nil {
+	if diff, err := DiffTree(t.Context(), t.TempDir(), nil); diff != nil || err != nil {
 		t.Errorf("without a repository: %q, %v", diff, err)
 	}
 	dir := repository(t)
@@ -210,7 +210,7 @@ func TestDiff(t *testing.T) {
 	elsewhere := filepath.Join(t.TempDir(), "mine.py")
 	write(t, elsewhere, "elsewhere")
 	diffOf := func(paths ...string) string {
-		diff, err := Diff(t.Context(), sub, paths)
+		diff, err := DiffTree(t.Context(), sub, paths)
 		if err != nil || diff == nil {
 			t.Fatalf("%q, %v", diff, err)
 		}

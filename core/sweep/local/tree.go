@@ -1,7 +1,4 @@
-// Package tree records which code a sweep runs, and makes a copy of it, where the code is under git.
-//
-// It changes neither the files nor the index. A copy adds objects and an entry of a worktree to the repository.
-package tree
+package local
 
 import (
 	"context"
@@ -18,13 +15,17 @@ import (
 	"github.com/launch-ml/launch/core/sweep"
 )
 
+// Package tree records which code a sweep runs, and makes a copy of it, where the code is under git.
+//
+// It changes neither the files nor the index. A copy adds objects and an entry of a worktree to the repository.
+
 // mostSource is the largest file that is read as source.
 const mostSource = 1 << 20
 
 // Read identifies the code in a folder. It returns nil where there is no git or no repository. diff is what differs
 // from the commit in files that git tracks, followed by Python files that it does not track. Other files that git
 // does not track are the data and the results of trials.
-func Read(ctx context.Context, dir string) (t *sweep.Tree, diff []byte, err error) {
+func ReadTree(ctx context.Context, dir string) (t *sweep.Tree, diff []byte, err error) {
 	g, err := openGit(ctx, dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("recording the code: %w", err)
@@ -38,7 +39,7 @@ func Read(ctx context.Context, dir string) (t *sweep.Tree, diff []byte, err erro
 // Diff is what differs from the commit in some files, given by their absolute paths: git's diff, followed by those that
 // git does not track. Of a file that is too large, or lies outside the work tree, it has the name. It is empty only
 // where all of them are as the commit has them, and nil where there is no commit.
-func Diff(ctx context.Context, dir string, paths []string) ([]byte, error) {
+func DiffTree(ctx context.Context, dir string, paths []string) ([]byte, error) {
 	g, err := openGit(ctx, dir)
 	if err != nil || g == nil {
 		return nil, err
@@ -158,7 +159,7 @@ func untracked(ctx context.Context, g *git) (names []string, err error) {
 
 // Copy makes a worktree in the folder to with the code of dir as it is now, and returns the folder in it that
 // corresponds to dir. Files that git does not track, but for Python files, are not in the copy.
-func Copy(ctx context.Context, dir, to string) (string, error) {
+func CopyTree(ctx context.Context, dir, to string) (string, error) {
 	g, err := openGit(ctx, dir)
 	if err == nil && g == nil {
 		err = errors.New("there is no git repository here")
@@ -213,11 +214,11 @@ func Copy(ctx context.Context, dir, to string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("copying the code: %w", err)
 	}
-	return Inside(t, dir, to)
+	return InsideTree(t, dir, to)
 }
 
 // Inside returns the folder of a copy in the folder to that corresponds to dir.
-func Inside(t *sweep.Tree, dir, to string) (string, error) {
+func InsideTree(t *sweep.Tree, dir, to string) (string, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
 		return "", err
@@ -231,7 +232,7 @@ func Inside(t *sweep.Tree, dir, to string) (string, error) {
 
 // Past is an argument by which a command would run or read a file of the work tree itself, not that of a copy: an
 // absolute path of code or of a recipe. It is "" where there is none.
-func Past(t *sweep.Tree, args []string) string {
+func PastTree(t *sweep.Tree, args []string) string {
 	for _, arg := range args {
 		_, value, assigned := strings.Cut(arg, "=")
 		if !assigned {

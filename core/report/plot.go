@@ -1,13 +1,14 @@
-// Package plot draws shapes: as SVG in an HTML page, as an SVG file, and as PNG.
-//
-// A drawing has no colours of its own. It names them, and a palette has each in a light and a dark variant.
-package plot
+package report
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
 )
+
+// Package plot draws shapes: as SVG in an HTML page, as an SVG file, and as PNG.
+//
+// A drawing has no colours of its own. It names them, and a palette has each in a light and a dark variant.
 
 // A Colour is a name in the palette.
 type Colour string

@@ -1,11 +1,4 @@
-// Package installed keeps the plugins by other authors that the user has installed or trusted, each pinned by its
-// checksums.
-//
-// Nothing is run because it has the right name: launch starts a program of another author's only if it is in the
-// index, which `launch plugins install` and `launch plugins trust` write, and only while its files are those that
-// were pinned. The index also holds the manifests, so that choosing a plugin starts no process and opens one file,
-// however many plugins there are.
-package installed
+package host
 
 import (
 	"cmp"
@@ -28,11 +21,19 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
+// Package installed keeps the plugins by other authors that the user has installed or trusted, each pinned by its
+// checksums.
+//
+// Nothing is run because it has the right name: launch starts a program of another author's only if it is in the
+// index, which `launch plugins install` and `launch plugins trust` write, and only while its files are those that
+// were pinned. The index also holds the manifests, so that choosing a plugin starts no process and opens one file,
+// however many plugins there are.
+
 // Prefix of the file name of a plugin's program.
 const Prefix = "launch-plugin-"
 
 // A Store is the user's plugins by other authors.
-type Store struct {
+type Installed struct {
 	Dir   string // the plugin folder; installed plugins lie below it
 	Index string // the file that lists them; "" where the user has no folder for it: then there are none
 	Cache string // a file for what was found unchanged before; "": every use reads every file of the plugin that it starts
@@ -47,7 +48,7 @@ type Store struct {
 }
 
 // A Plugin is one that the user has installed or trusted.
-type Plugin struct {
+type InstalledPlugin struct {
 	Manifest plugin.Manifest `json:"manifest"`
 	Protocol int             `json:"protocol"`
 	// Path of its program.
@@ -69,50 +70,50 @@ const (
 )
 
 // Name is that of the manifest.
-func (p Plugin) Name() string { return p.Manifest.Name }
+func (p InstalledPlugin) Name() string { return p.Manifest.Name }
 
 // list is the path of the list of its files, beside its folder.
-func (p Plugin) list() string { return p.Folder + ".json" }
+func (p InstalledPlugin) list() string { return p.Folder + ".json" }
 
 // index is the document of [Store.Index]. Paths in it are absolute: a Python environment cannot be moved either.
 type index struct {
-	Version int      `json:"version"`
-	Plugins []Plugin `json:"plugins"`
+	Version int               `json:"version"`
+	Plugins []InstalledPlugin `json:"plugins"`
 }
 
 // version of the index.
 const version = 1
 
 // List returns the plugins, sorted by name. Those whose installation or removal was interrupted are not among them.
-func (s *Store) List() ([]Plugin, error) {
+func (s *Installed) List() ([]InstalledPlugin, error) {
 	all, err := s.read()
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(all, func(p Plugin) bool { return p.Stage != "" }), nil
+	return slices.DeleteFunc(all, func(p InstalledPlugin) bool { return p.Stage != "" }), nil
 }
 
 // Interrupted returns the plugins whose installation or removal was interrupted.
-func (s *Store) Interrupted() []Plugin {
+func (s *Installed) Interrupted() []InstalledPlugin {
 	all, err := s.read()
 	if err != nil {
 		return nil
 	}
-	return slices.DeleteFunc(all, func(p Plugin) bool { return p.Stage == "" })
+	return slices.DeleteFunc(all, func(p InstalledPlugin) bool { return p.Stage == "" })
 }
 
 // ErrUnknown is wrapped by errors about a name that the index does not have.
 var ErrUnknown = errors.New("no such plugin is installed or trusted")
 
 // Find returns the plugin of a name.
-func (s *Store) Find(name string) (Plugin, error) {
+func (s *Installed) Find(name string) (InstalledPlugin, error) {
 	all, err := s.List()
 	if err != nil {
-		return Plugin{}, err
+		return InstalledPlugin{}, err
 	}
-	i := slices.IndexFunc(all, func(p Plugin) bool { return p.Name() == name })
+	i := slices.IndexFunc(all, func(p InstalledPlugin) bool { return p.Name() == name })
 	if i < 0 {
-		return Plugin{}, fmt.Errorf("plugin %q: %w; `launch plugins` lists the plugins", name, ErrUnknown)
+		return InstalledPlugin{}, fmt.Errorf("plugin %q: %w; `launch plugins` lists the plugins", name, ErrUnknown)
 	}
 	return all[i], nil
 }
@@ -120,7 +121,7 @@ func (s *Store) Find(name string) (Plugin, error) {
 // maxIndex bounds the index, in bytes; one of twelve plugins has some ten thousand.
 const maxIndex = 32 << 20
 
-func (s *Store) read() ([]Plugin, error) {
+func (s *Installed) read() ([]InstalledPlugin, error) {
 	if s == nil || s.Index == "" {
 		return nil, nil
 	}
@@ -144,7 +145,7 @@ func (s *Store) read() ([]Plugin, error) {
 			fmt.Errorf("the list of installed plugins %s has format %d, and this launch reads format %d: update launch",
 				s.Index, doc.Version, version)
 	}
-	slices.SortFunc(doc.Plugins, func(a, b Plugin) int {
+	slices.SortFunc(doc.Plugins, func(a, b InstalledPlugin) int {
 		return cmp.Or(strings.Compare(a.Name(), b.Name()), strings.Compare(a.Path, b.Path))
 	})
 	return doc.Plugins, nil
@@ -165,7 +166,7 @@ func readJSON(path string, most int64, to any) error {
 	return json.Unmarshal(b, to)
 }
 
-func (s *Store) write(all []Plugin) error {
+func (s *Installed) write(all []InstalledPlugin) error {
 	b, err := json.MarshalIndent(index{version, all}, "", " ")
 	if err == nil {
 		err = private.MkdirAll(filepath.Dir(s.Index))
@@ -180,7 +181,7 @@ func (s *Store) write(all []Plugin) error {
 }
 
 // change replaces the plugins of the index by the result of f.
-func (s *Store) change(f func([]Plugin) []Plugin) error {
+func (s *Installed) change(f func([]InstalledPlugin) []InstalledPlugin) error {
 	all, err := s.read()
 	if err != nil {
 		return err
@@ -189,7 +190,7 @@ func (s *Store) change(f func([]Plugin) []Plugin) error {
 }
 
 // lock keeps other processes from changing the index, until unlock is called.
-func (s *Store) lock() (unlock func(), err error) {
+func (s *Installed) lock() (unlock func(), err error) {
 	if s.Index == "" {
 		return nil, errors.New("no home folder: launch has no place for the list of installed plugins")
 	}
@@ -214,7 +215,7 @@ func (s *Store) lock() (unlock func(), err error) {
 var named = lazy.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 
 // nameOf returns the plugin's name by the file name of its program.
-func (s *Store) nameOf(program string) (string, error) {
+func (s *Installed) nameOf(program string) (string, error) {
 	base := filepath.Base(program)
 	name, ok := strings.CutPrefix(base, Prefix)
 	switch {
@@ -227,7 +228,7 @@ func (s *Store) nameOf(program string) (string, error) {
 }
 
 // ask checks that a program may be run, and asks it for its manifest, which has to be of that name.
-func (s *Store) ask(ctx context.Context, path, name string) (plugin.Manifest, error) {
+func (s *Installed) ask(ctx context.Context, path, name string) (plugin.Manifest, error) {
 	if err := s.MayRun(path); err != nil {
 		return plugin.Manifest{}, fmt.Errorf("%s is not run: %w", path, err)
 	}
@@ -243,7 +244,7 @@ func (s *Store) ask(ctx context.Context, path, name string) (plugin.Manifest, er
 }
 
 // A Program is one with the name of a plugin that launch does not run.
-type Program struct {
+type InstalledProgram struct {
 	Path string
 	Why  string
 	// MayBeTrusted says that `launch plugins trust` is all that it needs.
@@ -251,14 +252,14 @@ type Program struct {
 }
 
 // Name is that of the plugin that it would be.
-func (p Program) Name() string { return strings.TrimPrefix(filepath.Base(p.Path), Prefix) }
+func (p InstalledProgram) Name() string { return strings.TrimPrefix(filepath.Base(p.Path), Prefix) }
 
-func (p Program) String() string {
+func (p InstalledProgram) String() string {
 	return fmt.Sprintf("plugin %s is left out: %s", p.Path, p.Why)
 }
 
 // Programs lists the programs named as plugins in dirs that launch does not run, in order. It starts none.
-func (s *Store) Programs(dirs []string) (out []Program) {
+func (s *Installed) Programs(dirs []string) (out []InstalledProgram) {
 	all, _ := s.List()
 	taken := slices.Clone(s.Reserved())
 	for _, p := range all {
@@ -268,11 +269,11 @@ func (s *Store) Programs(dirs []string) (out []Program) {
 	for _, dir := range dirs {
 		for _, path := range programs(dir, &searched) {
 			info, err := os.Stat(path)
-			known := slices.ContainsFunc(all, func(p Plugin) bool { return p.Path == path || p.at(path, info) })
+			known := slices.ContainsFunc(all, func(p InstalledPlugin) bool { return p.Path == path || p.at(path, info) })
 			if err != nil || info.IsDir() || info.Mode()&0o111 == 0 || known {
 				continue
 			}
-			p := Program{Path: path}
+			p := InstalledProgram{Path: path}
 			_, wrong := s.nameOf(path)
 			switch err := s.MayRun(path); {
 			case err != nil:
@@ -293,7 +294,7 @@ func (s *Store) Programs(dirs []string) (out []Program) {
 }
 
 // at reports whether a path leads to the plugin's program, under the same name: /bin is /usr/bin.
-func (p Plugin) at(path string, info os.FileInfo) bool {
+func (p InstalledPlugin) at(path string, info os.FileInfo) bool {
 	if filepath.Base(p.Path) != filepath.Base(path) {
 		return false
 	}

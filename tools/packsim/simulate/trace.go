@@ -1,6 +1,6 @@
 // Package packtest simulates a sweep on mixed cards: its trials, other people's processes, a model of how much trials
 // slow each other down, and what package pack decides.
-package packtest
+package simulate
 
 import (
 	"math/rand/v2"

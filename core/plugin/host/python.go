@@ -1,4 +1,4 @@
-package installed
+package host
 
 import (
 	"archive/zip"
@@ -27,7 +27,7 @@ func environment(dir string) bool {
 }
 
 // project is a Python plugin of a folder with a pyproject.toml: a wheel is built of it.
-func (s *Store) project(ctx context.Context, dir, work string, o Options) (source, error) {
+func (s *Installed) project(ctx context.Context, dir, work string, o InstallOptions) (source, error) {
 	// A build writes into the folder that it builds, so it gets a copy.
 	src := filepath.Join(work, "source")
 	if err := copyTree(ctx, dir, src, environment); err != nil {
@@ -50,7 +50,7 @@ func (s *Store) project(ctx context.Context, dir, work string, o Options) (sourc
 }
 
 // wheel is a Python plugin of a wheel.
-func (s *Store) wheel(ctx context.Context, path, work string, o Options) (source, error) {
+func (s *Installed) wheel(ctx context.Context, path, work string, o InstallOptions) (source, error) {
 	if _, err := s.script(path); err != nil { // before an environment is made for it
 		return source{}, err
 	}
@@ -61,7 +61,7 @@ func (s *Store) wheel(ctx context.Context, path, work string, o Options) (source
 	return s.wheelBy(path, pip)
 }
 
-func (s *Store) wheelBy(wheel string, pip *pip) (source, error) {
+func (s *Installed) wheelBy(wheel string, pip *pip) (source, error) {
 	name, err := s.script(wheel)
 	if err != nil {
 		return source{}, err
@@ -84,7 +84,7 @@ func (s *Store) wheelBy(wheel string, pip *pip) (source, error) {
 }
 
 // script returns the name of the plugin whose program a wheel installs.
-func (s *Store) script(wheel string) (string, error) {
+func (s *Installed) script(wheel string) (string, error) {
 	z, err := zip.OpenReader(wheel)
 	if err != nil {
 		return "", fmt.Errorf("reading the wheel %s: %w", wheel, err)
@@ -123,13 +123,13 @@ func (s *Store) script(wheel string) (string, error) {
 // A pip builds and installs wheels. It lies in an environment that lasts as long as the installation, so that the
 // plugin's own has none.
 type pip struct {
-	o      Options
+	o      InstallOptions
 	work   string
 	python string // its environment's
 	module string // its folder, which runs with another environment's Python, too
 }
 
-func makePip(ctx context.Context, work string, o Options) (*pip, error) {
+func makePip(ctx context.Context, work string, o InstallOptions) (*pip, error) {
 	p := &pip{o: o, work: work}
 	p.o.Python = cmp.Or(o.Python, "python3")
 	found, err := exec.LookPath(p.o.Python)

@@ -1,4 +1,4 @@
-package installed
+package host
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 )
 
 // Options are how a plugin is installed.
-type Options struct {
+type InstallOptions struct {
 	// Python is the interpreter for a Python plugin's environment; "" for the python3 of PATH.
 	Python string
 	// NoIndex and FindLinks are given to pip: install from these folders alone, without a network.
@@ -27,19 +27,19 @@ type Options struct {
 	Tell func(line string)
 }
 
-func (o Options) tell(format string, args ...any) {
+func (o InstallOptions) tell(format string, args ...any) {
 	if o.Tell != nil {
 		o.Tell(fmt.Sprintf(format, args...))
 	}
 }
 
 // A Result is what a change has done.
-type Result struct {
-	Plugin Plugin
+type InstallResult struct {
+	Plugin InstalledPlugin
 	Files  int    // that are pinned
 	Before string // the version that it replaces, "" if there was none
 	// Changed are the files that were not as pinned before.
-	Changed []*Changed
+	Changed []*ChangedPlugin
 	// Left are files that a removal left, each with the reason.
 	Left []string
 }
@@ -51,7 +51,7 @@ type Result struct {
 //
 // A plugin is in the index only once it is whole: an installation that is interrupted leaves files that launch does
 // not use.
-func (s *Store) Install(ctx context.Context, from string, o Options) (*Result, error) {
+func (s *Installed) Install(ctx context.Context, from string, o InstallOptions) (*InstallResult, error) {
 	unlock, err := s.lock()
 	if err != nil {
 		return nil, fmt.Errorf("installing %s: %w", from, err)
@@ -64,7 +64,7 @@ func (s *Store) Install(ctx context.Context, from string, o Options) (*Result, e
 	return r, nil
 }
 
-func (s *Store) install(ctx context.Context, from string, o Options) (*Result, error) {
+func (s *Installed) install(ctx context.Context, from string, o InstallOptions) (*InstallResult, error) {
 	from, err := filepath.Abs(from)
 	if err != nil {
 		return nil, err
@@ -90,9 +90,9 @@ func (s *Store) install(ctx context.Context, from string, o Options) (*Result, e
 		p.Path = filepath.Join(p.Folder, src.program)
 		files, err = s.complete(ctx, &p)
 	}
-	r := &Result{Plugin: p, Files: files}
+	r := &InstallResult{Plugin: p, Files: files}
 	if err == nil {
-		err = s.change(func(all []Plugin) []Plugin { return s.commit(all, p, r) })
+		err = s.change(func(all []InstalledPlugin) []InstalledPlugin { return s.commit(all, p, r) })
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.abandon(p))
@@ -111,7 +111,7 @@ type source struct {
 }
 
 // source finds out what from is. It unpacks and builds in the folder work.
-func (s *Store) source(ctx context.Context, from, work string, o Options) (src source, err error) {
+func (s *Installed) source(ctx context.Context, from, work string, o InstallOptions) (src source, err error) {
 	info, err := os.Stat(from)
 	if err != nil {
 		return src, err
@@ -139,7 +139,7 @@ func (s *Store) source(ctx context.Context, from, work string, o Options) (src s
 }
 
 // program is a plugin of one file.
-func (s *Store) program(path string, info fs.FileInfo) (src source, err error) {
+func (s *Installed) program(path string, info fs.FileInfo) (src source, err error) {
 	src.program = filepath.Base(path)
 	if src.name, err = s.nameOf(path); err != nil {
 		return src, err
@@ -154,7 +154,7 @@ func (s *Store) program(path string, info fs.FileInfo) (src source, err error) {
 }
 
 // folder is a plugin of a program with files beside it.
-func (s *Store) folder(dir string) (src source, err error) {
+func (s *Installed) folder(dir string) (src source, err error) {
 	var all []os.FileInfo
 	found, _ := filepath.Glob(filepath.Join(dir, Prefix+"*"))
 	found = slices.DeleteFunc(found, func(path string) bool {
@@ -184,15 +184,15 @@ func (s *Store) folder(dir string) (src source, err error) {
 
 // claim makes a folder for a plugin's files, and records that they are not whole yet. What an interrupted
 // installation of the same name has left is removed.
-func (s *Store) claim(name, from string) (p Plugin, err error) {
-	if err := s.clear(name, &Result{}); err != nil {
+func (s *Installed) claim(name, from string) (p InstalledPlugin, err error) {
+	if err := s.clear(name, &InstallResult{}); err != nil {
 		return p, err
 	}
 	above := filepath.Join(s.Dir, name)
 	if err := private.MkdirAll(above); err != nil {
 		return p, err
 	}
-	p = Plugin{From: from, Stage: installing}
+	p = InstalledPlugin{From: from, Stage: installing}
 	p.Manifest.Name = name
 	for n := 1; p.Folder == ""; n++ {
 		dir := filepath.Join(above, strconv.Itoa(n))
@@ -203,12 +203,12 @@ func (s *Store) claim(name, from string) (p Plugin, err error) {
 			return p, err
 		}
 	}
-	return p, s.change(func(all []Plugin) []Plugin { return append(all, p) })
+	return p, s.change(func(all []InstalledPlugin) []InstalledPlugin { return append(all, p) })
 }
 
 // clear removes what interrupted installations and removals of a plugin have left: the index is locked, so no other
 // process is at work on them.
-func (s *Store) clear(name string, r *Result) error {
+func (s *Installed) clear(name string, r *InstallResult) error {
 	for _, p := range s.Interrupted() {
 		if p.Name() != name {
 			continue
@@ -235,7 +235,7 @@ func (s *Store) clear(name string, r *Result) error {
 }
 
 // abandon removes an installation that was not completed. launch made its folder, and all that lies in it.
-func (s *Store) abandon(p Plugin) error {
+func (s *Installed) abandon(p InstalledPlugin) error {
 	if filepath.Dir(filepath.Dir(p.Folder)) != filepath.Clean(s.Dir) {
 		return fmt.Errorf("%s is not in the plugin folder", p.Folder)
 	}
@@ -248,14 +248,14 @@ func (s *Store) abandon(p Plugin) error {
 }
 
 // forget takes a plugin out of the index.
-func (s *Store) forget(p Plugin) error {
-	return s.change(func(all []Plugin) []Plugin {
-		return slices.DeleteFunc(all, func(o Plugin) bool { return o.Name() == p.Name() && o.Folder == p.Folder })
+func (s *Installed) forget(p InstalledPlugin) error {
+	return s.change(func(all []InstalledPlugin) []InstalledPlugin {
+		return slices.DeleteFunc(all, func(o InstalledPlugin) bool { return o.Name() == p.Name() && o.Folder == p.Folder })
 	})
 }
 
 // complete pins the files of a plugin and asks it for its manifest, and returns how many files there are.
-func (s *Store) complete(ctx context.Context, p *Plugin) (int, error) {
+func (s *Installed) complete(ctx context.Context, p *InstalledPlugin) (int, error) {
 	name := p.Name()
 	if p.Folder != "" {
 		if err := tighten(p.Folder); err != nil {
@@ -292,7 +292,7 @@ func (s *Store) complete(ctx context.Context, p *Plugin) (int, error) {
 }
 
 // commit puts a plugin in the place of the one of the same name. An older installation is to be removed then.
-func (s *Store) commit(all []Plugin, p Plugin, r *Result) (kept []Plugin) {
+func (s *Installed) commit(all []InstalledPlugin, p InstalledPlugin, r *InstallResult) (kept []InstalledPlugin) {
 	for _, o := range all {
 		switch {
 		case o.Name() != p.Name():
@@ -313,7 +313,7 @@ func (s *Store) commit(all []Plugin, p Plugin, r *Result) (kept []Plugin) {
 
 // Remove removes an installed plugin: those of its files that are as they were installed. Files that were changed or
 // added stay, and are named in the result. A program that was trusted where it lies stays, and is not run again.
-func (s *Store) Remove(name string) (*Result, error) {
+func (s *Installed) Remove(name string) (*InstallResult, error) {
 	unlock, err := s.lock()
 	if err != nil {
 		return nil, fmt.Errorf("removing %s: %w", name, err)
@@ -323,7 +323,7 @@ func (s *Store) Remove(name string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{}
+	r := &InstallResult{}
 	for _, p := range all {
 		if p.Name() != name {
 			continue
@@ -336,8 +336,8 @@ func (s *Store) Remove(name string) (*Result, error) {
 			r.Left, err = append(r.Left, p.Path+": it was trusted where it lies, and not installed"), s.forget(p)
 		default:
 			p.Stage = removing
-			if err = s.change(func(all []Plugin) []Plugin {
-				i := slices.IndexFunc(all, func(o Plugin) bool { return o.Name() == name && o.Folder == p.Folder })
+			if err = s.change(func(all []InstalledPlugin) []InstalledPlugin {
+				i := slices.IndexFunc(all, func(o InstalledPlugin) bool { return o.Name() == name && o.Folder == p.Folder })
 				all[i].Stage = removing
 				return all
 			}); err == nil {
@@ -358,9 +358,9 @@ func (s *Store) Remove(name string) (*Result, error) {
 
 // take removes the files of a plugin that are as they were pinned, and the plugin from the index. It returns what it
 // left.
-func (s *Store) take(p Plugin) (left []string, err error) {
+func (s *Installed) take(p InstalledPlugin) (left []string, err error) {
 	pinned, err := p.pinned()
-	var changed *Changed
+	var changed *ChangedPlugin
 	if errors.As(err, &changed) { // nothing tells what was installed
 		if _, err := os.Lstat(p.Folder); err == nil {
 			left = append(left, p.Folder+": the list of what was installed there has changed")
@@ -416,7 +416,7 @@ func removeEmpty(dir string) {
 
 // Trust pins a plugin as it is now: one that is in the index, by its name, or the program at a path. It starts the
 // program once, for its manifest.
-func (s *Store) Trust(ctx context.Context, path string) (*Result, error) {
+func (s *Installed) Trust(ctx context.Context, path string) (*InstallResult, error) {
 	unlock, err := s.lock()
 	if err != nil {
 		return nil, err
@@ -426,14 +426,14 @@ func (s *Store) Trust(ctx context.Context, path string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	var p Plugin
-	i := slices.IndexFunc(all, func(p Plugin) bool { return p.Name() == path || p.Path == path })
+	var p InstalledPlugin
+	i := slices.IndexFunc(all, func(p InstalledPlugin) bool { return p.Name() == path || p.Path == path })
 	if i >= 0 {
 		p = all[i]
 	} else if p, err = s.newlyTrusted(path, all); err != nil {
 		return nil, err
 	}
-	r := &Result{}
+	r := &InstallResult{}
 	if i >= 0 {
 		if r.Changed, err = s.Changes(ctx, p); err != nil {
 			return nil, fmt.Errorf("trusting %s: %w", p.Name(), err)
@@ -443,11 +443,11 @@ func (s *Store) Trust(ctx context.Context, path string) (*Result, error) {
 		return nil, fmt.Errorf("trusting %s: %w", p.Name(), err)
 	}
 	r.Plugin = p
-	return r, s.change(func(all []Plugin) []Plugin { return s.commit(all, p, r) })
+	return r, s.change(func(all []InstalledPlugin) []InstalledPlugin { return s.commit(all, p, r) })
 }
 
 // newlyTrusted is the plugin of a program that was not trusted before.
-func (s *Store) newlyTrusted(path string, all []Plugin) (p Plugin, err error) {
+func (s *Installed) newlyTrusted(path string, all []InstalledPlugin) (p InstalledPlugin, err error) {
 	if p.Path, err = filepath.Abs(path); err != nil {
 		return p, err
 	}
@@ -463,7 +463,7 @@ func (s *Store) newlyTrusted(path string, all []Plugin) (p Plugin, err error) {
 	case !info.Mode().IsRegular() || info.Mode()&0o111 == 0:
 		return p, fmt.Errorf("%s is no program: it cannot be executed", p.Path)
 	}
-	if i := slices.IndexFunc(all, func(o Plugin) bool { return o.Name() == name && o.Folder != "" }); i >= 0 {
+	if i := slices.IndexFunc(all, func(o InstalledPlugin) bool { return o.Name() == name && o.Folder != "" }); i >= 0 {
 		return p, fmt.Errorf("plugin %s is installed in %s; `launch plugins remove %s` removes it first", name,
 			all[i].Folder, name)
 	}

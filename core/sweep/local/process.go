@@ -1,4 +1,4 @@
-package ask
+package local
 
 import (
 	"bufio"
@@ -16,8 +16,8 @@ import (
 	"github.com/launch-ml/launch/core/sweep"
 )
 
-// Options are what a searcher needs.
-type Options struct {
+// AskOptions are what a searcher needs.
+type AskOptions struct {
 	Command  []string
 	Dir      string
 	Stderr   io.Writer // of the program
@@ -29,7 +29,7 @@ type Options struct {
 
 // A Searcher is a program that chooses trials. It implements [sweep.Remote]. Its methods are called by one goroutine.
 type Searcher struct {
-	Options
+	AskOptions
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	mu    sync.Mutex
@@ -68,9 +68,9 @@ const (
 // farewell is the time between the end of the program's input and a signal: it may save what it knows.
 var farewell = 10 * time.Second
 
-// Start starts the program.
-func Start(o Options) (*Searcher, error) {
-	s := &Searcher{Options: o, sent: make(chan struct{}, 1), last: make(chan struct{}), heard: make(chan heard, 1),
+// StartSearcher starts the program.
+func StartSearcher(o AskOptions) (*Searcher, error) {
+	s := &Searcher{AskOptions: o, sent: make(chan struct{}, 1), last: make(chan struct{}), heard: make(chan heard, 1),
 		ready: make(chan struct{}, 1),
 		stop:  make(chan struct{}), over: make(chan struct{}), told: map[int]bool{}}
 	s.cmd = exec.Command(o.Command[0], o.Command[1:]...)
@@ -200,7 +200,7 @@ func (s *Searcher) begin(h *sweep.History) {
 		return
 	}
 	s.began = true
-	s.send(hello{Version, h.Spec.Name, s.Metric, h.Spec.Jobs})
+	s.send(hello{AskVersion, h.Spec.Name, s.Metric, h.Spec.Jobs})
 	for _, r := range h.Rows {
 		if _, ended := tell(r, s.Metric); !ended {
 			s.send(told{Trial: r.Number, Assignment: settings(r.Assignment), Running: true})

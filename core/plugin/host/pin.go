@@ -1,4 +1,4 @@
-package installed
+package host
 
 import (
 	"cmp"
@@ -33,14 +33,14 @@ type pin struct {
 }
 
 // A Changed is the error for a plugin whose files are not those that were pinned.
-type Changed struct {
-	Plugin Plugin
+type ChangedPlugin struct {
+	Plugin InstalledPlugin
 	File   string // the first
 	How    string // "has changed", "was added", "was removed"
 	More   int    // how many files beside it
 }
 
-func (c *Changed) Error() string {
+func (c *ChangedPlugin) Error() string {
 	more := ""
 	if c.More > 0 {
 		more = fmt.Sprintf(" (and %d more)", c.More)
@@ -80,7 +80,7 @@ type look struct {
 var settled = 3 * time.Second
 
 // look lists the plugin's files. It fails where others can write one of them.
-func (p Plugin) look() (look, error) {
+func (p InstalledPlugin) look() (look, error) {
 	now := time.Now()
 	var l look
 	if p.Folder == "" {
@@ -205,26 +205,26 @@ func sumOf(b []byte) string {
 }
 
 // pinned returns the files as they were pinned.
-func (p Plugin) pinned() ([]pin, error) {
+func (p InstalledPlugin) pinned() ([]pin, error) {
 	if p.Folder == "" {
 		return []pin{{Path: filepath.Base(p.Path), SHA256: p.SHA256}}, nil
 	}
 	b, err := private.ReadFile(p.list())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &Changed{p, p.list(), "was removed", 0}
+		return nil, &ChangedPlugin{p, p.list(), "was removed", 0}
 	}
 	if err != nil {
 		return nil, err
 	}
 	if sumOf(b) != p.SHA256 {
-		return nil, &Changed{p, p.list(), "has changed", 0}
+		return nil, &ChangedPlugin{p, p.list(), "has changed", 0}
 	}
 	var pins []pin
 	return pins, json.Unmarshal(b, &pins)
 }
 
 // keep pins the plugin's files.
-func (p *Plugin) keep(pins []pin) error {
+func (p *InstalledPlugin) keep(pins []pin) error {
 	if p.Folder == "" {
 		p.SHA256 = pins[0].SHA256
 		return nil
@@ -243,7 +243,7 @@ func (p *Plugin) keep(pins []pin) error {
 //
 // It protects from what changed between two uses. It cannot from a process of the same account that exchanges a file
 // in the moment between this and the start.
-func (s *Store) Verify(ctx context.Context, p Plugin) error {
+func (s *Installed) Verify(ctx context.Context, p InstalledPlugin) error {
 	if err := s.MayRun(p.Path); errors.Is(err, fs.ErrNotExist) {
 		return s.gone(p)
 	} else if err != nil {
@@ -258,7 +258,7 @@ func (s *Store) Verify(ctx context.Context, p Plugin) error {
 		return nil
 	}
 	pinned, err := p.pinned()
-	var changes []*Changed
+	var changes []*ChangedPlugin
 	if err == nil {
 		changes, err = p.changes(ctx, l, pinned)
 	}
@@ -267,7 +267,7 @@ func (s *Store) Verify(ctx context.Context, p Plugin) error {
 		return fmt.Errorf("plugin %s is not run: reading its files takes too long; `launch plugins info %s` reads them "+
 			"once, and then they are read only after a change", p.Name(), p.Name())
 	case err != nil:
-		if changed := (*Changed)(nil); errors.As(err, &changed) {
+		if changed := (*ChangedPlugin)(nil); errors.As(err, &changed) {
 			return changed
 		}
 		return fmt.Errorf("plugin %s is not run: %w", p.Name(), err)
@@ -282,13 +282,13 @@ func (s *Store) Verify(ctx context.Context, p Plugin) error {
 }
 
 // gone is the error for a plugin whose program is not there.
-func (s *Store) gone(p Plugin) error {
+func (s *Installed) gone(p InstalledPlugin) error {
 	return fmt.Errorf("plugin %s is not run: its program %s is gone; `launch plugins remove %s` forgets it",
 		p.Name(), p.Path, p.Name())
 }
 
 // changes lists how the files differ from those that were pinned.
-func (p Plugin) changes(ctx context.Context, l look, pinned []pin) (out []*Changed, err error) {
+func (p InstalledPlugin) changes(ctx context.Context, l look, pinned []pin) (out []*ChangedPlugin, err error) {
 	now, err := l.pins(ctx)
 	if err != nil {
 		return nil, err
@@ -308,29 +308,29 @@ func (p Plugin) changes(ctx context.Context, l look, pinned []pin) (out []*Chang
 		delete(old, f.Path)
 		switch {
 		case !ok:
-			out = append(out, &Changed{p, path(f.Path), "was added", 0})
+			out = append(out, &ChangedPlugin{p, path(f.Path), "was added", 0})
 		case was != f:
-			out = append(out, &Changed{p, path(f.Path), "has changed", 0})
+			out = append(out, &ChangedPlugin{p, path(f.Path), "has changed", 0})
 		}
 	}
 	for rel := range old {
-		out = append(out, &Changed{p, path(rel), "was removed", 0})
+		out = append(out, &ChangedPlugin{p, path(rel), "was removed", 0})
 	}
-	slices.SortFunc(out, func(a, b *Changed) int {
+	slices.SortFunc(out, func(a, b *ChangedPlugin) int {
 		return cmp.Or(strings.Compare(a.How, b.How), strings.Compare(a.File, b.File))
 	})
 	return out, nil
 }
 
 // Changes lists the files of a plugin that are not as they were pinned. None: all are.
-func (s *Store) Changes(ctx context.Context, p Plugin) ([]*Changed, error) {
+func (s *Installed) Changes(ctx context.Context, p InstalledPlugin) ([]*ChangedPlugin, error) {
 	l, err := p.look()
 	if err != nil {
 		return nil, err
 	}
 	pinned, err := p.pinned()
-	if changed := (*Changed)(nil); errors.As(err, &changed) {
-		return []*Changed{changed}, nil
+	if changed := (*ChangedPlugin)(nil); errors.As(err, &changed) {
+		return []*ChangedPlugin{changed}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -339,7 +339,7 @@ func (s *Store) Changes(ctx context.Context, p Plugin) ([]*Changed, error) {
 }
 
 // Files counts the files of a plugin as they were pinned.
-func (s *Store) Files(p Plugin) (int, error) {
+func (s *Installed) Files(p InstalledPlugin) (int, error) {
 	pinned, err := p.pinned()
 	return len(pinned), err
 }
@@ -351,7 +351,7 @@ type memory struct {
 	Told     []string          `json:"told,omitempty"`     // programs that the user was told of
 }
 
-func (s *Store) remembered() memory {
+func (s *Installed) remembered() memory {
 	var m memory
 	if s.Cache != "" {
 		readJSON(s.Cache, maxIndex, &m)
@@ -362,7 +362,7 @@ func (s *Store) remembered() memory {
 	return m
 }
 
-func (s *Store) remember(f func(*memory)) {
+func (s *Installed) remember(f func(*memory)) {
 	if s.Cache == "" {
 		return
 	}
@@ -374,7 +374,7 @@ func (s *Store) remember(f func(*memory)) {
 }
 
 // Untold returns those of the programs that could be trusted and that it has not returned before.
-func (s *Store) Untold(programs []Program) (out []Program) {
+func (s *Installed) Untold(programs []InstalledProgram) (out []InstalledProgram) {
 	told := s.remembered().Told
 	for _, p := range programs {
 		if p.MayBeTrusted && !slices.Contains(told, p.Path) {

@@ -1,4 +1,4 @@
-package ask
+package local
 
 import (
 	"bytes"
@@ -52,13 +52,13 @@ func script(t *testing.T, body string) (command []string, notes string) {
 }
 
 // drive drives a search to its end.
-func drive(t *testing.T, h *sweep.History, o Options, trial func(sweep.Start) sweep.Result) (*journal, error) {
+func drive(t *testing.T, h *sweep.History, o AskOptions, trial func(sweep.Start) sweep.Result) (*journal, error) {
 	t.Helper()
 	if o.Check == nil {
 		o.Check = func(sweep.Trial) error { return nil }
 	}
 	o.Stderr = os.Stderr
-	s, err := Start(o)
+	s, err := StartSearcher(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func fate(s sweep.Start) sweep.Result {
 }
 
 // read returns what a searcher read, without the numbers of time.
-func read(t *testing.T, notes string) []string {
+func askRead(t *testing.T, notes string) []string {
 	t.Helper()
 	text, err := os.ReadFile(notes)
 	if err != nil {
@@ -113,7 +113,7 @@ else echo "{\"assignment\": {\"--lr\": 1e-$n, \"b\": [1, 2], \"c\": \"x y\"}}"; 
 func TestTold(t *testing.T) {
 	command, notes := script(t, fourTrials)
 	h := history(1)
-	if _, err := drive(t, h, Options{Command: command}, fate); err != nil {
+	if _, err := drive(t, h, AskOptions{Command: command}, fate); err != nil {
 		t.Fatal(err)
 	}
 	with := func(n int) string { return fmt.Sprintf(`"assignment":{"--lr":"1e-%d","b":"[1, 2]","c":"x y"}`, n) }
@@ -128,7 +128,7 @@ func TestTold(t *testing.T) {
 			`,"infeasible":{"peak_bytes":null,"room_bytes":null,"why":"out of memory"}}`,
 		`{"ask":1,"trial":5}`,
 	}
-	if diff := cmp.Diff(want, read(t, notes)); diff != "" {
+	if diff := cmp.Diff(want, askRead(t, notes)); diff != "" {
 		t.Error(diff)
 	}
 	if len(h.Rows) != 4 || !h.Done {
@@ -139,7 +139,7 @@ func TestTold(t *testing.T) {
 // After a kill the searcher is started again and told everything; no trial runs twice.
 func TestToldAgain(t *testing.T) {
 	command, _ := script(t, fourTrials)
-	j, err := drive(t, history(1), Options{Command: command}, fate)
+	j, err := drive(t, history(1), AskOptions{Command: command}, fate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,13 +154,13 @@ func TestToldAgain(t *testing.T) {
 		had, running := len(h.Rows), len(h.Running())
 		command, notes := script(t, `*'"ask"'*) echo '{"done": true}' ;;`)
 		started := 0
-		if _, err := drive(t, h, Options{Command: command}, func(s sweep.Start) sweep.Result {
+		if _, err := drive(t, h, AskOptions{Command: command}, func(s sweep.Start) sweep.Result {
 			started++
 			return fate(s)
 		}); err != nil {
 			t.Fatalf("after %d events: %v", cut, err)
 		}
-		text := strings.Join(read(t, notes), "\n")
+		text := strings.Join(askRead(t, notes), "\n")
 		for n := 1; n <= had; n++ {
 			if !strings.Contains(text, fmt.Sprintf(`{"trial":%d,`, n)) {
 				t.Errorf("after %d events the searcher does not know of trial %d:\n%s", cut, n, text)
@@ -178,11 +178,11 @@ func TestSeveral(t *testing.T) {
 *'"ask":1'*) n=$((n+1)); if [ $n = 1 ]; then echo '{"assignment": {"a": 3}}'; else echo '{"wait": true}'; fi ;;
 *'"ask"'*) echo '{"done": true}' ;;`)
 	h := history(3)
-	if _, err := drive(t, h, Options{Command: command}, fate); err != nil {
+	if _, err := drive(t, h, AskOptions{Command: command}, fate); err != nil {
 		t.Fatal(err)
 	}
 	if len(h.Rows) != 3 {
-		t.Errorf("%d trials; it read\n%s", len(h.Rows), strings.Join(read(t, notes), "\n"))
+		t.Errorf("%d trials; it read\n%s", len(h.Rows), strings.Join(askRead(t, notes), "\n"))
 	}
 }
 
@@ -194,11 +194,11 @@ func TestWaitCrossesAResult(t *testing.T) {
 *) echo '{"done": true}' ;;
 esac ;;`)
 	h := history(2)
-	if _, err := drive(t, h, Options{Command: command}, fate); err != nil {
+	if _, err := drive(t, h, AskOptions{Command: command}, fate); err != nil {
 		t.Fatal(err)
 	}
 	if len(h.Rows) != 1 || !h.Done {
-		t.Errorf("%d trials, done %v; it read\n%s", len(h.Rows), h.Done, strings.Join(read(t, notes), "\n"))
+		t.Errorf("%d trials, done %v; it read\n%s", len(h.Rows), h.Done, strings.Join(askRead(t, notes), "\n"))
 	}
 }
 
@@ -234,7 +234,7 @@ echo ']}' ;;`, "more than 10000 assignments", 0, 0},
 		t.Run(name, func(t *testing.T) {
 			command, _ := script(t, tt.body)
 			h := history(1)
-			_, err := drive(t, h, Options{Command: command, Patience: tt.patience, Check: func(trial sweep.Trial) error {
+			_, err := drive(t, h, AskOptions{Command: command, Patience: tt.patience, Check: func(trial sweep.Trial) error {
 				if _, ok := trial.Assignment.Get("bad"); ok {
 					return errors.New("no such key")
 				}
@@ -248,7 +248,7 @@ echo ']}' ;;`, "more than 10000 assignments", 0, 0},
 			}
 		})
 	}
-	if _, err := Start(Options{Command: []string{"/no/such/searcher"}}); err == nil {
+	if _, err := StartSearcher(AskOptions{Command: []string{"/no/such/searcher"}}); err == nil {
 		t.Error("a searcher that is not there was started")
 	}
 }
@@ -258,7 +258,7 @@ echo ']}' ;;`, "more than 10000 assignments", 0, 0},
 func TestStubborn(t *testing.T) {
 	defer func(d time.Duration) { farewell = d }(farewell)
 	farewell = 100 * time.Millisecond
-	s, err := Start(Options{Command: []string{"sh", "-c", "trap '' TERM; sleep 1000 & echo $!; wait; wait; sleep 1000"},
+	s, err := StartSearcher(AskOptions{Command: []string{"sh", "-c", "trap '' TERM; sleep 1000 & echo $!; wait; wait; sleep 1000"},
 		Check: nil})
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package packed
+package pack
 
 import (
 	"fmt"
@@ -13,7 +13,6 @@ import (
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
-	"github.com/launch-ml/launch/core/sweep/pack"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -76,40 +75,40 @@ func TestState(t *testing.T) {
 		needs   []int
 		story   []string
 		greedy  bool
-		waiting []pack.Trial
-		running []pack.Running
+		waiting []Trial
+		running []Running
 		factor  float64
 	}{
-		"nothing has run: only the order of lengths counts": {needs: []int{2, 0}, factor: 2, waiting: []pack.Trial{
+		"nothing has run: only the order of lengths counts": {needs: []int{2, 0}, factor: 2, waiting: []Trial{
 			{ID: 1, Need: 2 * g, Length: 100 * time.Second, Saves: true},
 			{ID: 2, Length: 100 * time.Second, Saves: true}}},
-		"a trial that fills the card shares none": {needs: []int{2}, greedy: true, factor: 2, waiting: []pack.Trial{
+		"a trial that fills the card shares none": {needs: []int{2}, greedy: true, factor: 2, waiting: []Trial{
 			{ID: 1, Length: 100 * time.Second, Saves: true}}},
 		"what has ended teaches peak and pace": {needs: []int{2, 2}, story: []string{"start 1 A", "ends 1 xxx"},
-			factor: 1.5 * (1 + 10./11), waiting: []pack.Trial{{ID: 2, Need: 2 * g, Length: hour, Saves: true}}},
+			factor: 1.5 * (1 + 10./11), waiting: []Trial{{ID: 2, Need: 2 * g, Length: hour, Saves: true}}},
 		"one is running": {needs: []int{2, 2}, story: []string{"start 1 A", "ends 1 xx", "start 2 B"},
-			factor: 1 + 10./11, running: []pack.Running{{Trial: pack.Trial{ID: 2, Need: 2 * g, Length: hour, Saves: true},
+			factor: 1 + 10./11, running: []Running{{Trial: Trial{ID: 2, Need: 2 * g, Length: hour, Saves: true},
 				Card: "B", Started: 2, Left: 59 * time.Minute}}},
 		"a later one was started first": {needs: []int{2, 2, 2}, story: []string{"start 2 A", "start 3 A"}, factor: 2,
-			waiting: []pack.Trial{{ID: 1, Need: 2 * g, Length: 100 * time.Second, Saves: true, Passed: 2}},
-			running: []pack.Running{
-				{Trial: pack.Trial{ID: 2, Need: 2 * g, Length: 100 * time.Second, Saves: true}, Card: "A", Started: 1},
-				{Trial: pack.Trial{ID: 3, Need: 2 * g, Length: 100 * time.Second, Saves: true}, Card: "A", Started: 2}}},
+			waiting: []Trial{{ID: 1, Need: 2 * g, Length: 100 * time.Second, Saves: true, Passed: 2}},
+			running: []Running{
+				{Trial: Trial{ID: 2, Need: 2 * g, Length: 100 * time.Second, Saves: true}, Card: "A", Started: 1},
+				{Trial: Trial{ID: 3, Need: 2 * g, Length: 100 * time.Second, Saves: true}, Card: "A", Started: 2}}},
 		"it was asked to stop": {needs: []int{2}, story: []string{"start 1 A", "stop 1"}, factor: 2,
-			running: []pack.Running{{Trial: pack.Trial{ID: 1, Need: 2 * g, Length: 100 * time.Second, Saves: true}, Card: "A",
+			running: []Running{{Trial: Trial{ID: 1, Need: 2 * g, Length: 100 * time.Second, Saves: true}, Card: "A",
 				Started: 1, Stopping: true}}},
 		"it was put back, and one has passed it since": {needs: []int{2, 2}, story: []string{"start 1 A", "stop 1",
 			"left 1", "start 2 A", "ends 2 xx"}, factor: 1 + 10./11,
-			waiting: []pack.Trial{{ID: 1, Need: 2 * g, Length: hour, Saves: true, Stops: 1, Passed: 1}}},
+			waiting: []Trial{{ID: 1, Need: 2 * g, Length: hour, Saves: true, Stops: 1, Passed: 1}}},
 		"out of memory beside another": {needs: []int{2, 2}, story: []string{"start 1 A", "start 2 A", "short 2 xxx"},
 			factor:  1.5 * (1 + 10./11),
-			waiting: []pack.Trial{{ID: 2, Need: 2 * g, Length: 100 * time.Second, Saves: true, AtLeast: 3 * g, Failed: true}},
-			running: []pack.Running{{Trial: pack.Trial{ID: 1, Need: 2 * g, Length: 100 * time.Second, Saves: true},
+			waiting: []Trial{{ID: 2, Need: 2 * g, Length: 100 * time.Second, Saves: true, AtLeast: 3 * g, Failed: true}},
+			running: []Running{{Trial: Trial{ID: 1, Need: 2 * g, Length: 100 * time.Second, Saves: true},
 				Card: "A", Started: 1}}},
 		"out of memory because of other people": {needs: []int{2, 2}, story: []string{"start 1 A", "start 2 B",
 			"short 2 xxx"}, factor: 1.5 * (1 + 10./11),
-			waiting: []pack.Trial{{ID: 2, Need: 2 * g, Length: 100 * time.Second, Saves: true, AtLeast: 3 * g}},
-			running: []pack.Running{{Trial: pack.Trial{ID: 1, Need: 2 * g, Length: 100 * time.Second, Saves: true},
+			waiting: []Trial{{ID: 2, Need: 2 * g, Length: 100 * time.Second, Saves: true, AtLeast: 3 * g}},
+			running: []Running{{Trial: Trial{ID: 1, Need: 2 * g, Length: 100 * time.Second, Saves: true},
 				Card: "A", Started: 1}}},
 	} {
 		h := history(t, tt.needs, tt.story...)
@@ -150,7 +149,7 @@ func TestRested(t *testing.T) {
 }
 
 // The slowdown follows from the speeds of alike trials that were alone and that shared a card all the time.
-func TestSlowed(t *testing.T) {
+func TestPackedSlowed(t *testing.T) {
 	at := func(m int) time.Time { return began.Add(time.Duration(m) * time.Minute) }
 	row := func(asked int, rate float64, stays ...sweep.Stay) *sweep.Row {
 		q := &sweep.Quote{Plugin: "p", Asked: unit.Bytes(asked) * g, Needs: unit.Bytes(asked) * g, Global: 8}
@@ -161,15 +160,15 @@ func TestSlowed(t *testing.T) {
 	const expected = 1.3
 	for name, tt := range map[string]struct {
 		rows []*sweep.Row
-		want pack.Slowed
+		want Slowed
 	}{
 		"nothing": {},
 		"alone and two": {[]*sweep.Row{row(2, 10, on("A", 0, 10)), row(2, 5, on("B", 0, 20)), row(2, 5, on("B", 1, 20))},
 			twice(2)},
 		"of another size": {[]*sweep.Row{row(3, 10, on("A", 0, 10)), row(2, 5, on("B", 0, 20)),
-			row(2, 5, on("B", 1, 20))}, pack.Slowed{}},
+			row(2, 5, on("B", 1, 20))}, Slowed{}},
 		"half of the time": {[]*sweep.Row{row(2, 10, on("A", 0, 10)), row(2, 5, on("B", 0, 20)),
-			row(2, 10, on("B", 10, 40))}, pack.Slowed{}},
+			row(2, 10, on("B", 10, 40))}, Slowed{}},
 		"the other one was put back, and is elsewhere": {[]*sweep.Row{row(2, 10, on("A", 0, 10)), row(2, 5, on("B", 0, 20)),
 			row(2, 10, on("B", 0, 18), on("C", 20, 30))}, twice(1)},
 	} {
@@ -180,7 +179,7 @@ func TestSlowed(t *testing.T) {
 	}
 }
 
-func twice(n int) (s pack.Slowed) {
+func twice(n int) (s Slowed) {
 	for range n {
 		s.Add(1, 2, 2)
 	}
@@ -350,7 +349,7 @@ func TestForecast(t *testing.T) {
 		quotes = append(quotes, sweep.Quote{Trial: i + 1, Plugin: "p", Asked: 7 * g, Needs: 7 * g})
 	}
 	quotes[4].Asked = 20 * g
-	Forecast(pack.Policy{}, false, cards, 0, trials, quotes)
+	Forecast(Policy{}, false, cards, 0, trials, quotes)
 	on := map[string]int{}
 	for _, q := range quotes {
 		on[q.Card]++

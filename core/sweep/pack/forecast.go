@@ -1,4 +1,4 @@
-package packed
+package pack
 
 import (
 	"slices"
@@ -6,7 +6,6 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/sweep"
-	"github.com/launch-ml/launch/core/sweep/pack"
 )
 
 // most is how many trials a forecast follows to their start.
@@ -14,7 +13,7 @@ const most = 1000
 
 // Forecast notes in the quotes on which card each trial would begin, if all of them took the time that is expected, and
 // nobody else used the cards more than now.
-func Forecast(p pack.Policy, greedy bool, cards []gpu.Device, jobs int, trials []sweep.Trial, quotes []sweep.Quote) {
+func Forecast(p Policy, greedy bool, cards []gpu.Device, jobs int, trials []sweep.Trial, quotes []sweep.Quote) {
 	h := &sweep.History{}
 	h.Apply(sweep.Event{Kind: sweep.Priced, Quotes: quotes})
 	h.Apply(sweep.Event{Kind: sweep.Listed, Trials: trials})
@@ -22,19 +21,19 @@ func Forecast(p pack.Policy, greedy bool, cards []gpu.Device, jobs int, trials [
 	s.Policy = p
 	index := map[string]string{}
 	for _, c := range cards {
-		s.Cards = append(s.Cards, pack.Card{ID: name(c), Total: c.Total, Others: c.Used})
+		s.Cards = append(s.Cards, Card{ID: name(c), Total: c.Total, Others: c.Used})
 		index[name(c)] = (&sweep.Card{UUID: c.UUID, Index: c.Index}).String()
 	}
 	for range most {
 		started := false
-		for _, d := range pack.Place(s) {
-			i := slices.IndexFunc(s.Waiting, func(t pack.Trial) bool { return t.ID == d.Trial })
+		for _, d := range Place(s) {
+			i := slices.IndexFunc(s.Waiting, func(t Trial) bool { return t.ID == d.Trial })
 			if d.Stop || i < 0 || jobs > 0 && len(s.Running) >= jobs {
 				continue
 			}
 			t := s.Waiting[i]
 			s.Waiting = slices.Delete(s.Waiting, i, i+1)
-			s.Running = append(s.Running, pack.Running{Trial: t, Card: d.Card, Started: d.Trial, Left: t.Length})
+			s.Running = append(s.Running, Running{Trial: t, Card: d.Card, Started: d.Trial, Left: t.Length})
 			started = true
 			if t.ID <= len(quotes) {
 				quotes[t.ID-1].Card = index[d.Card]

@@ -1,4 +1,4 @@
-package installed
+package host
 
 import (
 	"archive/tar"
@@ -46,10 +46,10 @@ func write(t *testing.T, dir string, files map[string]string) string {
 }
 
 // store returns an empty store, whose programs answer with their name, and with their text as the version.
-func store(t *testing.T) *Store {
+func store(t *testing.T) *Installed {
 	t.Helper()
 	top := t.TempDir()
-	return &Store{
+	return &Installed{
 		Dir: filepath.Join(top, "plugins"), Index: filepath.Join(top, "config", "plugins.json"),
 		Cache:    filepath.Join(top, "state", "plugins.json"),
 		Reserved: func() []string { return []string{"builtin"} }, Protocol: 1, MayRun: private.CheckFile,
@@ -67,14 +67,14 @@ func settle(t *testing.T) {
 	t.Cleanup(func() { settled = old })
 }
 
-func install(t *testing.T, s *Store, from string) *Result {
+func install(t *testing.T, s *Installed, from string) *InstallResult {
 	t.Helper()
-	r, err := s.Install(t.Context(), from, Options{})
+	r, err := s.Install(t.Context(), from, InstallOptions{})
 	must(t, err)
 	return r
 }
 
-func names(t *testing.T, s *Store) (out []string) {
+func names(t *testing.T, s *Installed) (out []string) {
 	t.Helper()
 	all, err := s.List()
 	must(t, err)
@@ -110,7 +110,7 @@ func TestInstallAndRemove(t *testing.T) {
 		"b/1/link", "b/1.json"}) {
 		t.Errorf("it installed %v", got)
 	}
-	for _, r := range []*Result{a, b} {
+	for _, r := range []*InstallResult{a, b} {
 		must(t, s.Verify(t.Context(), r.Plugin))
 	}
 	write(t, src, map[string]string{"b/launch-plugin-b*": "2"})
@@ -163,7 +163,7 @@ func TestRefusedSources(t *testing.T) {
 		"bad.tar.gz": "unpacking",
 		"nothing":    "no such file",
 	} {
-		if _, err := s.Install(t.Context(), filepath.Join(src, from), Options{}); err == nil ||
+		if _, err := s.Install(t.Context(), filepath.Join(src, from), InstallOptions{}); err == nil ||
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v; want %q", from, err, says)
 		}
@@ -210,7 +210,7 @@ func TestHalfInstalled(t *testing.T) {
 		},
 	} {
 		s.Ask = ask
-		if _, err := s.Install(t.Context(), filepath.Join(src, "p"), Options{}); err == nil ||
+		if _, err := s.Install(t.Context(), filepath.Join(src, "p"), InstallOptions{}); err == nil ||
 			!strings.Contains(err.Error(), why) {
 			t.Errorf("%s: %v", why, err)
 		}
@@ -234,7 +234,7 @@ func TestHalfInstalled(t *testing.T) {
 	if unlock, err := s.lock(); err != nil {
 		t.Error(err)
 	} else {
-		if _, err := s.Install(t.Context(), filepath.Join(src, "p"), Options{}); err == nil ||
+		if _, err := s.Install(t.Context(), filepath.Join(src, "p"), InstallOptions{}); err == nil ||
 			!strings.Contains(err.Error(), "another launch") {
 			t.Errorf("two at once: %v", err)
 		}
@@ -421,7 +421,7 @@ func TestTrust(t *testing.T) {
 		t.Errorf("then it finds %s", got)
 	}
 	must(t, os.WriteFile(path, []byte("2"), 0o755))
-	var changed *Changed
+	var changed *ChangedPlugin
 	if err := s.Verify(t.Context(), r.Plugin); !errors.As(err, &changed) || changed.File != path ||
 		!strings.Contains(err.Error(), "since you trusted it") {
 		t.Errorf("changed: %v", err)
@@ -549,7 +549,7 @@ func TestArchives(t *testing.T) {
 			paths = append(paths, zipOf(t, dir+"/bad.zip", bad...))
 		}
 		for _, path := range paths {
-			if _, err := s.Install(t.Context(), path, Options{}); err == nil || !strings.Contains(err.Error(), "unpacking") {
+			if _, err := s.Install(t.Context(), path, InstallOptions{}); err == nil || !strings.Contains(err.Error(), "unpacking") {
 				t.Errorf("%s, %s: %v", name, filepath.Base(path), err)
 			}
 			if got := tree(t, s.Dir); len(got) > 0 {
@@ -588,7 +588,7 @@ func TestPython(t *testing.T) {
 		return plugin.Manifest{Name: "p", Version: strings.TrimSpace(string(out))}, err
 	}
 	var told []string
-	o := Options{NoIndex: true, Tell: func(line string) { told = append(told, line) }}
+	o := InstallOptions{NoIndex: true, Tell: func(line string) { told = append(told, line) }}
 	r, err := s.Install(t.Context(), wheelOf(t, t.TempDir(), "launch-plugin-p"), o)
 	must(t, err)
 	p := r.Plugin

@@ -1,4 +1,4 @@
-package installed
+package host
 
 import (
 	"archive/tar"

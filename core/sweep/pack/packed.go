@@ -1,6 +1,4 @@
-// Package packed places a sweep's trials on this machine's cards: it passes what is known of them to core/sweep/pack,
-// and the decisions back to the sweep.
-package packed
+package pack
 
 import (
 	"cmp"
@@ -11,9 +9,11 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/sweep"
-	"github.com/launch-ml/launch/core/sweep/pack"
 	"github.com/launch-ml/launch/core/unit"
 )
+
+// Package packed places a sweep's trials on this machine's cards: it passes what is known of them to core/sweep/pack,
+// and the decisions back to the sweep.
 
 // A Machine is where the trials run.
 type Machine interface {
@@ -30,7 +30,7 @@ type Admission struct {
 	Machine Machine
 	Cards   []gpu.Device // that the sweep may use
 	Jobs    int          // how many trials may run at the same time; 0: as many as the cards take
-	Policy  pack.Policy
+	Policy  Policy
 	Greedy  bool // the trials fill their cards (--fill), so that none shares one
 
 	at    time.Time    // of the last look
@@ -40,7 +40,7 @@ type Admission struct {
 	// before is what others held of each card when no trial of the sweep was on it: what they hold later, where the driver
 	// does not tell whose the memory is.
 	before map[string]unit.Bytes
-	stops  map[int]doubt // decided, and not yet carried out
+	stops  map[int]mayDoubt // decided, and not yet carried out
 }
 
 var _ sweep.Admission = (*Admission)(nil)
@@ -52,7 +52,7 @@ type used struct {
 }
 
 // doubt is when a stop was decided first, by the time of the look.
-type doubt struct {
+type mayDoubt struct {
 	start int
 	at    time.Time
 }
@@ -60,7 +60,7 @@ type doubt struct {
 // Admit implements [sweep.Admission].
 func (a *Admission) Admit(waiting, running []*sweep.Row) (moves []sweep.Move) {
 	if all, at := a.Machine.Look(); all != nil && at.After(a.at) {
-		a.there, a.at = again(a.Cards, all), at
+		a.there, a.at = doneAgain(a.Cards, all), at
 	}
 	claims := a.Machine.Claims()
 	now := time.Now()
@@ -75,14 +75,14 @@ func (a *Admission) Admit(waiting, running []*sweep.Row) (moves []sweep.Move) {
 	s.Policy = a.Policy
 	a.measure(&s, running, claims)
 	left := a.Jobs - len(running)
-	stops := map[int]doubt{}
-	for _, d := range pack.Place(s) {
+	stops := map[int]mayDoubt{}
+	for _, d := range Place(s) {
 		switch r := a.History.Row(d.Trial); {
 		case d.Stop:
 			// What a program frees as it ends may look like somebody else's for a moment: two looks have to agree.
 			was, known := a.stops[d.Trial]
 			if known = known && was.start == r.Starts; !known {
-				was = doubt{r.Starts, a.at}
+				was = mayDoubt{r.Starts, a.at}
 			}
 			stops[d.Trial] = was
 			if known && a.at.After(was.at) {
@@ -120,7 +120,7 @@ func rested(waiting []*sweep.Row, now time.Time) (out []*sweep.Row) {
 func (a *Admission) Wait() string {
 	text := "waiting for room on a card"
 	for _, c := range a.Cards {
-		if now := again([]gpu.Device{c}, a.cards()); len(now) > 0 {
+		if now := doneAgain([]gpu.Device{c}, a.cards()); len(now) > 0 {
 			text += fmt.Sprintf("; card %d has %v free of %v", c.Index, now[0].Free(), c.Total)
 		} else {
 			text += fmt.Sprintf("; card %d is no longer there", c.Index)
@@ -153,7 +153,7 @@ func (a *Admission) card(uuid string) *sweep.Card {
 func name(d gpu.Device) string { return cmp.Or(d.UUID, fmt.Sprint(d.Index)) }
 
 // measure adds the cards, and what the running trials use of them.
-func (a *Admission) measure(s *pack.State, running []*sweep.Row, claims []room.Held) {
+func (a *Admission) measure(s *State, running []*sweep.Row, claims []room.Held) {
 	launches := a.Machine.Launches()
 	var own []int
 	for _, r := range running {
@@ -164,7 +164,7 @@ func (a *Admission) measure(s *pack.State, running []*sweep.Row, claims []room.H
 	by := map[int]unit.Bytes{}
 	for _, d := range a.cards() {
 		u := room.UseOf(d, claims, own)
-		s.Cards = append(s.Cards, pack.Card{ID: name(d), Total: d.Total, Others: a.others(d, u, running)})
+		s.Cards = append(s.Cards, Card{ID: name(d), Total: d.Total, Others: a.others(d, u, running)})
 		for launch, n := range u.Own {
 			by[launch] += n
 		}
@@ -222,7 +222,7 @@ func settled(claims []room.Held, launch int) bool {
 }
 
 // again returns the cards as they are in a later look, without those that it lacks.
-func again(cards, all []gpu.Device) []gpu.Device {
+func doneAgain(cards, all []gpu.Device) []gpu.Device {
 	out := []gpu.Device{}
 	for _, c := range cards {
 		for _, d := range all {

@@ -1,8 +1,4 @@
-// Package store keeps sweeps on disk: one folder for each, with its events as lines of JSON and a folder for each
-// trial.
-//
-// Events are appended and never rewritten. A line that a crash truncated is skipped when the journal is read.
-package store
+package local
 
 import (
 	"bufio"
@@ -27,14 +23,19 @@ import (
 	"github.com/launch-ml/launch/core/sweep"
 )
 
+// Package store keeps sweeps on disk: one folder for each, with its events as lines of JSON and a folder for each
+// trial.
+//
+// Events are appended and never rewritten. A line that a crash truncated is skipped when the journal is read.
+
 // ErrBusy is wrapped by the error of [Store.Open] if another process drives the sweep.
-var ErrBusy = errors.New("another process drives the sweep")
+var ErrDriven = errors.New("another process drives the sweep")
 
 // A Store is the folder of all sweeps.
-type Store struct{ Dir string }
+type Folders struct{ Dir string }
 
 // In returns the store of a state folder.
-func In(state string) Store { return Store{filepath.Join(state, "sweeps")} }
+func In(state string) Folders { return Folders{filepath.Join(state, "sweeps")} }
 
 // reserve is the room on the disk that a journal keeps for the results of the rows that run.
 const reserve = 512 << 10
@@ -45,13 +46,13 @@ const (
 )
 
 // Folder is the folder of a sweep.
-func (s Store) Folder(name string) string { return filepath.Join(s.Dir, name) }
+func (s Folders) Folder(name string) string { return filepath.Join(s.Dir, name) }
 
 // Trials is the folder of a sweep's trials.
-func (s Store) Trials(name string) string { return filepath.Join(s.Dir, name, "trials") }
+func (s Folders) Trials(name string) string { return filepath.Join(s.Dir, name, "trials") }
 
 // Trial is the folder of a trial.
-func (s Store) Trial(name string, n int) string {
+func (s Folders) Trial(name string, n int) string {
 	return filepath.Join(s.Trials(name), strconv.Itoa(n))
 }
 
@@ -68,7 +69,7 @@ type Journal struct {
 }
 
 // Create makes the folder of a new sweep, and locks it.
-func (s Store) Create(spec sweep.Spec) (*Journal, error) {
+func (s Folders) Create(spec sweep.Spec) (*Journal, error) {
 	if err := sweep.CheckName(spec.Name); err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func (s Store) Create(spec sweep.Spec) (*Journal, error) {
 }
 
 // Open locks a sweep, to continue it, and reads its history. Its error wraps [ErrBusy] if another process drives it.
-func (s Store) Open(name string) (*Journal, *sweep.History, error) {
+func (s Folders) Open(name string) (*Journal, *sweep.History, error) {
 	if _, err := s.Read(name); err != nil {
 		return nil, nil, err
 	}
@@ -122,7 +123,7 @@ func (s Store) Open(name string) (*Journal, *sweep.History, error) {
 	return j, h, nil
 }
 
-func (s Store) open(name string) (*Journal, error) {
+func (s Folders) open(name string) (*Journal, error) {
 	lock, err := private.Open(filepath.Join(s.Folder(name), lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("locking sweep %s: %w", name, err)
@@ -131,7 +132,7 @@ func (s Store) open(name string) (*Journal, error) {
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		by, _ := io.ReadAll(io.LimitReader(lock, 64))
 		lock.Close()
-		return nil, fmt.Errorf("%w %s (process %s)", ErrBusy, name, strings.TrimSpace(string(by)))
+		return nil, fmt.Errorf("%w %s (process %s)", ErrDriven, name, strings.TrimSpace(string(by)))
 	}
 	lock.Truncate(0)
 	lock.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
@@ -211,7 +212,7 @@ func (j *Journal) Close() (err error) {
 }
 
 // Read reads a sweep's history.
-func (s Store) Read(name string) (*sweep.History, error) {
+func (s Folders) Read(name string) (*sweep.History, error) {
 	if sweep.CheckName(name) != nil {
 		return nil, fmt.Errorf("%q is not the name of a sweep", name)
 	}
@@ -251,7 +252,7 @@ func Parse(text []byte) (events []sweep.Event, torn bool) {
 }
 
 // Driver returns the process that drives a sweep now, or 0.
-func (s Store) Driver(name string) int {
+func (s Folders) Driver(name string) int {
 	f, err := private.Open(filepath.Join(s.Folder(name), lockFile), os.O_RDONLY, 0)
 	if err != nil {
 		return 0
@@ -266,7 +267,7 @@ func (s Store) Driver(name string) int {
 }
 
 // List returns the names of the sweeps, the last one last.
-func (s Store) List() ([]string, error) {
+func (s Folders) List() ([]string, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("listing the sweeps: %w", err)
@@ -291,7 +292,7 @@ func (s Store) List() ([]string, error) {
 }
 
 // began reads when a sweep began, from the first line of its journal.
-func (s Store) began(name string) (time.Time, bool) {
+func (s Folders) began(name string) (time.Time, bool) {
 	f, err := private.Open(filepath.Join(s.Dir, name, journalFile), os.O_RDONLY, 0)
 	if err != nil {
 		return time.Time{}, false
@@ -305,7 +306,7 @@ func (s Store) began(name string) (time.Time, bool) {
 }
 
 // Find returns the name of a sweep; of "" or "last", the last one.
-func (s Store) Find(name string) (string, error) {
+func (s Folders) Find(name string) (string, error) {
 	if name != "" && name != "last" {
 		return name, nil
 	}
