@@ -1,4 +1,4 @@
-package notice
+package report
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 )
 
 // local reports whether a host is this machine.
-func local(host string) bool {
+func sendHere(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
@@ -36,7 +36,7 @@ type message struct {
 // and on a desktop, which may read links and images in it.
 var escapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-func body(p Place, n Notice) (text []byte, kind string, err error) {
+func body(p NoticePlace, n Notice) (text []byte, kind string, err error) {
 	if p.plain {
 		return []byte(n.text() + "\n"), "text/plain; charset=utf-8", nil
 	}
@@ -48,7 +48,7 @@ func body(p Place, n Notice) (text []byte, kind string, err error) {
 
 // post sends a notice to a webhook. It tries a second time if the server cannot be reached, or has trouble of its own.
 // A try has half of the time at most, so that there is a second one with a server that does not answer.
-func (s Sender) post(ctx context.Context, p Place, n Notice) error {
+func (s Sender) post(ctx context.Context, p NoticePlace, n Notice) error {
 	text, kind, err := body(p, n)
 	if err != nil {
 		return err

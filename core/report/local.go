@@ -1,4 +1,4 @@
-package notice
+package report
 
 import (
 	"bytes"
@@ -75,7 +75,7 @@ func (s Sender) escape(n Notice) string {
 }
 
 // run has /bin/sh run a command. The notice is its standard input as JSON, and in variables.
-func run(ctx context.Context, text string, n Notice) error {
+func runCommand(ctx context.Context, text string, n Notice) error {
 	in, err := json.Marshal(n)
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package screen
+package proc
 
 import (
 	"bytes"
@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/charmbracelet/x/vt"
-
-	"github.com/launch-ml/launch/core/proc"
 )
 
 // A tty is a terminal with a program in it, as proc connects them: the program's terminal has the rows that the screen
@@ -20,7 +18,7 @@ type tty struct {
 	t     *testing.T
 	emu   *vt.Emulator
 	sent  bytes.Buffer
-	s     *Screen
+	s     *Shared
 	rows  int
 	cols  int
 	left  int // rows of the program's terminal
@@ -46,7 +44,7 @@ func newTTY(t *testing.T, rows, cols int, shows Shows) *tty {
 // newBytes is a terminal that nobody looks at.
 func newBytes(t *testing.T, rows, cols int, shows Shows) *tty {
 	y := &tty{t: t, rows: rows, cols: cols}
-	y.s = New(&y.own, shows)
+	y.s = Share(&y.own, shows)
 	y.s.patience, y.s.stall = time.Hour, time.Hour
 	y.fit()
 	return y
@@ -54,7 +52,7 @@ func newBytes(t *testing.T, rows, cols int, shows Shows) *tty {
 
 // fit is what proc does at the start, at a SIGWINCH, and when the screen asks for it.
 func (y *tty) fit() {
-	y.left = y.s.Fit(proc.Terminal{To: y, Rows: y.rows, Cols: y.cols, Raw: true, Ours: true,
+	y.left = y.s.Fit(Terminal{To: y, Rows: y.rows, Cols: y.cols, Raw: true, Ours: true,
 		Again: func() { y.again++ }})
 }
 
@@ -308,7 +306,7 @@ func TestLineComesBack(t *testing.T) {
 }
 
 // A terminal that gets another size has the line in its new last row.
-func TestResize(t *testing.T) {
+func TestScreenResize(t *testing.T) {
 	y := newTTY(t, 10, 40, line)
 	y.s.Show(Status{Line: "status"})
 	y.print(lines(1, 30))
@@ -387,7 +385,7 @@ func TestVoice(t *testing.T) {
 // Where launch prints elsewhere than the program, its lines do not wait.
 func TestVoiceElsewhere(t *testing.T) {
 	y := newTTY(t, 20, 60, Shows{})
-	y.s.Fit(proc.Terminal{To: y})
+	y.s.Fit(Terminal{To: y})
 	y.print("within a line")
 	fmt.Fprintln(y.s.Voice(), "launch: one")
 	if y.own.String() != "launch: one\n" || y.sent.String() != "within a line" {
@@ -403,9 +401,9 @@ func TestPatience(t *testing.T) {
 	}
 	defer read.Close()
 	defer write.Close()
-	s := New(os.Stderr, Shows{})
+	s := Share(os.Stderr, Shows{})
 	s.patience = time.Millisecond
-	s.Fit(proc.Terminal{To: write, Ours: true})
+	s.Fit(Terminal{To: write, Ours: true})
 	s.Write([]byte("10 %"))
 	fmt.Fprintln(s.Voice(), "launch: now")
 	want := "10 %\nlaunch: now\n"
@@ -465,9 +463,9 @@ func (w *stuck) Write(p []byte) (int, error) {
 func TestStuckTerminal(t *testing.T) {
 	w := &stuck{in: make(chan struct{}, 1), let: make(chan struct{})}
 	var own bytes.Buffer
-	s := New(&own, Shows{Line: true, Title: true})
+	s := Share(&own, Shows{Line: true, Title: true})
 	s.stall = time.Millisecond
-	at := proc.Terminal{To: w, Rows: 10, Cols: 40, Raw: true, Ours: true}
+	at := Terminal{To: w, Rows: 10, Cols: 40, Raw: true, Ours: true}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -511,7 +509,7 @@ func TestStuckVoice(t *testing.T) {
 	y := newBytes(t, 10, 40, Shows{})
 	w := &stuck{in: make(chan struct{}, 1), let: make(chan struct{})}
 	y.s.own = w
-	y.s.Fit(proc.Terminal{To: y, Rows: 10, Cols: 40})
+	y.s.Fit(Terminal{To: y, Rows: 10, Cols: 40})
 	said := make(chan struct{})
 	go func() { fmt.Fprintln(y.s.Voice(), "launch: a line"); close(said) }()
 	<-w.in

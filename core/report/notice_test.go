@@ -1,4 +1,4 @@
-package notice
+package report
 
 import (
 	"context"
@@ -25,9 +25,9 @@ var failed = Notice{Kind: "run", Name: "20260102-x", Job: "sisr · SRResNet", En
 	Why: "CUDA out of memory <!channel>", Verdict: "allocator", Code: 1, Attempts: 2, Took: 3 * 3600, Peak: 11 * unit.GiB,
 	PeakIs: "used"}
 
-func places(t *testing.T, list string) []Place {
+func places(t *testing.T, list string) []NoticePlace {
 	t.Helper()
-	all, err := Parse(list)
+	all, err := NoticePlaces(list)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,13 +162,13 @@ func TestParse(t *testing.T) {
 	}
 	for _, bad := range []string{"beep", "http://a.example/secret", "http://localhost.example/secret", "ftp://a/secret",
 		"https:///secret", "https://a b/secret", "file:///secret", "//a/secret"} {
-		if _, err := Parse(bad); err == nil || strings.Contains(err.Error(), "secret") && strings.Contains(bad, "://") {
+		if _, err := NoticePlaces(bad); err == nil || strings.Contains(err.Error(), "secret") && strings.Contains(bad, "://") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
 }
 
-func TestMasked(t *testing.T) {
+func TestNoticeMasked(t *testing.T) {
 	n := failed
 	n.Why, n.Job = "token=abcdef123456 in /home/ann/x\x1b]0;", "a\nb"+strings.Repeat("x", 1000)
 	n = n.Masked(record.Mask{Home: "/home/ann", User: "ann"})
@@ -181,7 +181,7 @@ func TestCommand(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	t.Setenv("OUT", out)
 	send := func(ctx context.Context, limit time.Duration, text string) []error {
-		return Sender{Limit: limit}.Send(ctx, []Place{Command(text)}, failed)
+		return Sender{Limit: limit}.Send(ctx, []NoticePlace{NoticeCommand(text)}, failed)
 	}
 	if errs := send(t.Context(), 0, `cat > "$OUT"; echo "$NOTICE_TITLE; $NOTICE_TEXT" >> "$OUT"`); len(errs) > 0 {
 		t.Fatal(errs)

@@ -1,9 +1,4 @@
-// Package notice sends a notice when a run or a sweep ends: by the terminal's bell, on the desktop, to a command, or to
-// a web address.
-//
-// A notice changes nothing of what it reports. It has a limit of time, it is sent at most twice, and what goes wrong is
-// an error for the caller to print. A web address and a command are often secrets, so no error has them.
-package notice
+package report
 
 import (
 	"context"
@@ -21,8 +16,14 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// Package notice sends a notice when a run or a sweep ends: by the terminal's bell, on the desktop, to a command, or to
+// a web address.
+//
+// A notice changes nothing of what it reports. It has a limit of time, it is sent at most twice, and what goes wrong is
+// an error for the caller to print. A web address and a command are often secrets, so no error has them.
+
 // Version is the version of [Notice] as JSON.
-const Version = 1
+const NoticeVersion = 1
 
 // A Notice is what is sent.
 type Notice struct {
@@ -117,7 +118,7 @@ const (
 )
 
 // A Place is where a notice is sent.
-type Place struct {
+type NoticePlace struct {
 	kind    kind
 	url     *url.URL // of a webhook
 	plain   bool     // the webhook receives the text in place of JSON
@@ -125,17 +126,17 @@ type Place struct {
 }
 
 // Command returns the place of a command of /bin/sh.
-func Command(text string) Place { return Place{kind: command, command: text} }
+func NoticeCommand(text string) NoticePlace { return NoticePlace{kind: command, command: text} }
 
 // Parse reads places as a list: bell, desktop, https://…, plain+https://….
-func Parse(list string) (places []Place, err error) {
+func NoticePlaces(list string) (places []NoticePlace, err error) {
 	for word := range strings.SplitSeq(list, ",") {
 		switch word = strings.TrimSpace(word); word {
 		case "":
 		case "bell":
-			places = append(places, Place{kind: bell})
+			places = append(places, NoticePlace{kind: bell})
 		case "desktop":
-			places = append(places, Place{kind: desktop})
+			places = append(places, NoticePlace{kind: desktop})
 		default:
 			p, err := parseURL(word)
 			if err != nil {
@@ -148,26 +149,26 @@ func Parse(list string) (places []Place, err error) {
 }
 
 // parseURL reads the address of a webhook. Its errors do not have the address, which is a secret.
-func parseURL(text string) (Place, error) {
+func parseURL(text string) (NoticePlace, error) {
 	address, plain := strings.CutPrefix(text, "plain+")
 	if !strings.Contains(address, "://") {
-		return Place{}, fmt.Errorf("%.20q is not one of bell, desktop, and an address such as https://ntfy.sh/TOPIC", text)
+		return NoticePlace{}, fmt.Errorf("%.20q is not one of bell, desktop, and an address such as https://ntfy.sh/TOPIC", text)
 	}
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "":
-		return Place{}, fmt.Errorf("a webhook's address cannot be read")
-	case u.Scheme == "http" && !local(u.Hostname()):
-		return Place{}, fmt.Errorf("the webhook at %s is to be reached by https: by http everybody on the way can read it",
+		return NoticePlace{}, fmt.Errorf("a webhook's address cannot be read")
+	case u.Scheme == "http" && !sendHere(u.Hostname()):
+		return NoticePlace{}, fmt.Errorf("the webhook at %s is to be reached by https: by http everybody on the way can read it",
 			u.Hostname())
 	case u.Scheme != "https" && u.Scheme != "http":
-		return Place{}, fmt.Errorf("a webhook's address begins with https://, not with %s://", u.Scheme)
+		return NoticePlace{}, fmt.Errorf("a webhook's address begins with https://, not with %s://", u.Scheme)
 	}
-	return Place{kind: webhook, url: u, plain: plain}, nil
+	return NoticePlace{kind: webhook, url: u, plain: plain}, nil
 }
 
 // String names a place without its secret.
-func (p Place) String() string {
+func (p NoticePlace) String() string {
 	switch p.kind {
 	case bell:
 		return "the bell"
@@ -190,24 +191,24 @@ type Sender struct {
 }
 
 // Limit is how long sending may take by default.
-const Limit = 10 * time.Second
+const NoticeLimit = 10 * time.Second
 
 // Send sends a notice to all places at the same time, and returns what went wrong: at most one error a place. It
 // returns after the limit at the latest, or soon after ctx is done.
-func (s Sender) Send(ctx context.Context, places []Place, n Notice) []error {
+func (s Sender) Send(ctx context.Context, places []NoticePlace, n Notice) []error {
 	if s.Limit == 0 {
-		s.Limit = Limit
+		s.Limit = NoticeLimit
 	}
 	if s.Getenv == nil {
 		s.Getenv = os.Getenv
 	}
-	n.Version = Version
+	n.Version = NoticeVersion
 	ctx, cancel := context.WithTimeout(ctx, s.Limit)
 	defer cancel()
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	var errs []error
-	waiting := map[int]Place{}
+	waiting := map[int]NoticePlace{}
 	for i, p := range places {
 		waiting[i] = p
 		all.Go(func() {
@@ -244,14 +245,14 @@ func (s Sender) Send(ctx context.Context, places []Place, n Notice) []error {
 // graceTime is how long what was cancelled may take to return.
 const graceTime = 2 * time.Second
 
-func (s Sender) send(ctx context.Context, p Place, n Notice) error {
+func (s Sender) send(ctx context.Context, p NoticePlace, n Notice) error {
 	switch p.kind {
 	case bell:
 		return s.terminal("\a")
 	case desktop:
 		return s.desktop(ctx, n)
 	case command:
-		return run(ctx, p.command, n)
+		return runCommand(ctx, p.command, n)
 	}
 	return s.post(ctx, p, n)
 }

@@ -1,10 +1,4 @@
-// Package screen shares the place where a program prints with launch: its own lines go between those of the program and
-// never into one, and where the user asks for it, the terminal shows a status line, a title and a progress.
-//
-// What the program prints passes through unchanged. A status line takes the last row of the terminal, outside the
-// region that scrolls (DECSTBM), and the program's own terminal is one row smaller. A program that takes the whole
-// screen, by the alternate screen, margins of its own, or a place below its last row, gets it: the line goes away.
-package screen
+package proc
 
 import (
 	"bytes"
@@ -16,9 +10,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
-
-	"github.com/launch-ml/launch/core/proc"
 )
+
+// Package screen shares the place where a program prints with launch: its own lines go between those of the program and
+// never into one, and where the user asks for it, the terminal shows a status line, a title and a progress.
+//
+// What the program prints passes through unchanged. A status line takes the last row of the terminal, outside the
+// region that scrolls (DECSTBM), and the program's own terminal is one row smaller. A program that takes the whole
+// screen, by the alternate screen, margins of its own, or a place below its last row, gets it: the line goes away.
 
 // Shows is what of a status a terminal shows. None by default.
 type Shows struct {
@@ -51,7 +50,7 @@ const (
 )
 
 // A Screen implements [proc.Screen], and io.Writer for launch's own lines: [Screen.Voice].
-type Screen struct {
+type Shared struct {
 	own   io.Writer // launch's own lines, while no program runs or where it prints elsewhere
 	shows Shows
 
@@ -60,10 +59,10 @@ type Screen struct {
 	owning sync.Mutex // of own
 	out    *outlet    // to at.To
 
-	mu     sync.Mutex    // never held while something is written
-	at     proc.Terminal // where the program prints; To is nil before
-	open   bool          // a program prints
-	sized  bool          // its terminal's size is at.Rows, at.Cols
+	mu     sync.Mutex // never held while something is written
+	at     Terminal   // where the program prints; To is nil before
+	open   bool       // a program prints
+	sized  bool       // its terminal's size is at.Rows, at.Cols
 	parser *ansi.Parser
 	carry  []byte // of a sequence or a letter that has not ended, for the parser
 	held   []byte // the same, if it was not written yet
@@ -85,13 +84,13 @@ type Screen struct {
 }
 
 // New returns a screen. own is where launch prints.
-func New(own io.Writer, shows Shows) *Screen {
-	return &Screen{own: own, shows: shows, patience: patience, drawing: drawing, stall: stall, out: newOutlet(),
+func Share(own io.Writer, shows Shows) *Shared {
+	return &Shared{own: own, shows: shows, patience: patience, drawing: drawing, stall: stall, out: newOutlet(),
 		parser: ansi.NewParser()}
 }
 
 // Undo is what takes everything off a terminal that the screen may have put there, should launch be killed.
-func (s *Screen) Undo() string {
+func (s *Shared) Undo() string {
 	out := ""
 	if s.shows.Line {
 		out += "\x1b7\x1b[r\x1b8"
@@ -106,7 +105,7 @@ func (s *Screen) Undo() string {
 }
 
 // Fit implements [proc.Screen].
-func (s *Screen) Fit(t proc.Terminal) (rows int) {
+func (s *Shared) Fit(t Terminal) (rows int) {
 	defer s.out.within(s.stall)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,12 +124,12 @@ func (s *Screen) Fit(t proc.Terminal) (rows int) {
 }
 
 // line reports whether there is to be a status line. mu is held.
-func (s *Screen) line() bool {
+func (s *Shared) line() bool {
 	return s.shows.Line && s.open && s.sized && s.at.Rows >= fewest && !s.alt && !s.taken
 }
 
 // Write passes on what the program prints. It implements [proc.Screen].
-func (s *Screen) Write(p []byte) (int, error) {
+func (s *Shared) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	s.write(s.pass(p))
 	if s.open {
@@ -146,7 +145,7 @@ func (s *Screen) Write(p []byte) (int, error) {
 
 // pass reads what the program prints, and returns what is written for it: the same, with the status line taken away
 // before a sequence that needs the whole screen. mu is held.
-func (s *Screen) pass(p []byte) []byte {
+func (s *Shared) pass(p []byte) []byte {
 	if len(s.carry) == 0 && !s.text && bytes.IndexByte(p, '\x1b') < 0 {
 		s.tail(p)
 		return p
@@ -183,7 +182,7 @@ func (s *Screen) pass(p []byte) []byte {
 
 // unfinished notes a sequence that begins at i and has not ended. It returns what is written of text from done on: a
 // short sequence waits for its end where there is a status line, which may have to go before it.
-func (s *Screen) unfinished(text []byte, i, done int) []byte {
+func (s *Shared) unfinished(text []byte, i, done int) []byte {
 	s.middle, s.ended = true, false
 	if len(text)-i > mostCarried {
 		s.text = true
@@ -198,7 +197,7 @@ func (s *Screen) unfinished(text []byte, i, done int) []byte {
 }
 
 // tail notes how what was printed ends: in the middle of a line, or of a letter.
-func (s *Screen) tail(p []byte) {
+func (s *Shared) tail(p []byte) {
 	if len(p) == 0 {
 		return
 	}
@@ -214,7 +213,7 @@ func (s *Screen) tail(p []byte) {
 }
 
 // see takes one sequence of the program. It reports whether the status line has to go before it. mu is held.
-func (s *Screen) see(seq string) (whole bool) {
+func (s *Shared) see(seq string) (whole bool) {
 	cmd := ansi.Cmd(s.parser.Command())
 	if strings.HasPrefix(seq, "\x1b]") {
 		kind := s.parser.Command()
@@ -257,7 +256,7 @@ func (s *Screen) see(seq string) (whole bool) {
 }
 
 // mode takes a private mode that is set or reset.
-func (s *Screen) mode(set bool) (whole bool) {
+func (s *Shared) mode(set bool) (whole bool) {
 	for i := range 32 {
 		switch n, more := s.parser.Param(i, 0); {
 		case !more:
@@ -273,7 +272,7 @@ func (s *Screen) mode(set bool) (whole bool) {
 }
 
 // away returns what takes the status line off the terminal. mu is held.
-func (s *Screen) away() []byte {
+func (s *Shared) away() []byte {
 	if s.rows == 0 {
 		return nil
 	}
@@ -284,10 +283,10 @@ func (s *Screen) away() []byte {
 }
 
 // whole reports whether anything can be written now: not in the middle of a sequence. mu is held.
-func (s *Screen) whole() bool { return len(s.carry) == 0 && !s.text }
+func (s *Shared) whole() bool { return len(s.carry) == 0 && !s.text }
 
 // update returns what brings the terminal to the present status. fit: its size may be another one. mu is held.
-func (s *Screen) update(fit bool) (out []byte) {
+func (s *Shared) update(fit bool) (out []byte) {
 	if !s.whole() || !s.open {
 		return nil
 	}
@@ -316,14 +315,14 @@ func (s *Screen) update(fit bool) (out []byte) {
 }
 
 // refit has the program's terminal sized again: it has one row more, or less.
-func (s *Screen) refit() {
+func (s *Shared) refit() {
 	if s.at.Again != nil {
 		s.at.Again()
 	}
 }
 
 // drawn returns the status line, in its row. mu is held.
-func (s *Screen) drawn() []byte {
+func (s *Shared) drawn() []byte {
 	text := ""
 	if s.status != nil {
 		text = ansi.Truncate(s.status.Line, max(1, s.at.Cols-1), "…")
@@ -333,7 +332,7 @@ func (s *Screen) drawn() []byte {
 
 // Show shows a status, if there is anything to show it on. It is left out while the terminal has not taken the one
 // before.
-func (s *Screen) Show(st Status) {
+func (s *Shared) Show(st Status) {
 	defer s.out.within(s.stall)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -368,7 +367,7 @@ func (s *Screen) Show(st Status) {
 }
 
 // write puts what goes to where the program prints. mu is held.
-func (s *Screen) write(p []byte) {
+func (s *Shared) write(p []byte) {
 	if len(p) > 0 && s.at.To != nil {
 		s.out.add(s.at.To, p)
 	}
@@ -376,9 +375,9 @@ func (s *Screen) write(p []byte) {
 
 // Voice is where launch prints its own lines. While a program runs that prints to the same place, they wait until the
 // program has ended its line, or for a short time.
-func (s *Screen) Voice() io.Writer { return voice{s} }
+func (s *Shared) Voice() io.Writer { return voice{s} }
 
-type voice struct{ s *Screen }
+type voice struct{ s *Shared }
 
 func (v voice) Write(p []byte) (int, error) {
 	s := v.s
@@ -392,7 +391,7 @@ func (v voice) Write(p []byte) (int, error) {
 }
 
 // take takes a line that goes to where a program prints.
-func (s *Screen) take(line []byte) bool {
+func (s *Shared) take(line []byte) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.open || !s.at.Ours {
@@ -405,7 +404,7 @@ func (s *Screen) take(line []byte) bool {
 }
 
 // wait sets the time after which lines that wait are printed. mu is held.
-func (s *Screen) wait() {
+func (s *Shared) wait() {
 	if len(s.lines) == 0 || s.timer != nil {
 		return
 	}
@@ -423,7 +422,7 @@ func (s *Screen) wait() {
 
 // flush returns launch's lines, if they can be printed now. late: they have waited for the program's line to end. mu
 // is held.
-func (s *Screen) flush(late bool) (out []byte) {
+func (s *Shared) flush(late bool) (out []byte) {
 	if len(s.lines) == 0 || s.alt || !s.whole() || s.middle && !late ||
 		!s.drew.IsZero() && time.Since(s.drew) < s.drawing {
 		return nil
@@ -432,7 +431,7 @@ func (s *Screen) flush(late bool) (out []byte) {
 }
 
 // all returns the lines that wait. mu is held.
-func (s *Screen) all() (out []byte) {
+func (s *Shared) all() (out []byte) {
 	end := "\n"
 	if s.at.Raw {
 		end = "\r\n"
@@ -449,14 +448,14 @@ func (s *Screen) all() (out []byte) {
 }
 
 // Ended reports whether launch has ended the program's last line.
-func (s *Screen) Ended() bool {
+func (s *Shared) Ended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ended
 }
 
 // Close gives the terminal back: the program has ended, or is suspended. It implements [proc.Screen].
-func (s *Screen) Close() {
+func (s *Shared) Close() {
 	defer s.out.within(8 * s.stall)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -481,4 +480,4 @@ func (s *Screen) Close() {
 	}
 }
 
-var _ proc.Screen = (*Screen)(nil)
+var _ Screen = (*Shared)(nil)
