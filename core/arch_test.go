@@ -45,7 +45,7 @@ var only = map[string]string{
 	"github.com/creack/pty":          "core/proc",
 	"github.com/expr-lang/expr":      "core/plugin/declared",
 	"charm.land/lipgloss/v2":         "core/ui",
-	"charm.land/bubbletea/v2":        "core/top",
+	"charm.land/bubbletea/v2":        "core/ui/top",
 }
 
 // pluginMay is what a plugin's packages may import: the SDK's values, never the host, a process or a device.

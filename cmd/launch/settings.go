@@ -20,11 +20,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/attempt"
-	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/python/formula"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/report"
 	"github.com/launch-ml/launch/core/room"
