@@ -12,7 +12,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// Package screen shares the place where a program prints with launch: its own lines go between those of the program and
+// A program shares the place where it prints with launch: launch's own lines go between those of the program and
 // never into one, and where the user asks for it, the terminal shows a status line, a title and a progress.
 //
 // What the program prints passes through unchanged. A status line takes the last row of the terminal, outside the
@@ -49,7 +49,7 @@ const (
 	mostCarried = 256
 )
 
-// A Screen implements [proc.Screen], and io.Writer for launch's own lines: [Screen.Voice].
+// A Shared implements [Screen], and io.Writer for launch's own lines: [Shared.Voice].
 type Shared struct {
 	own   io.Writer // launch's own lines, while no program runs or where it prints elsewhere
 	shows Shows
@@ -83,7 +83,7 @@ type Shared struct {
 	pushed bool  // the terminal's own title was put away
 }
 
-// New returns a screen. own is where launch prints.
+// Share returns a screen. own is where launch prints.
 func Share(own io.Writer, shows Shows) *Shared {
 	return &Shared{own: own, shows: shows, patience: patience, drawing: drawing, stall: stall, out: newOutlet(),
 		parser: ansi.NewParser()}
@@ -104,7 +104,7 @@ func (s *Shared) Undo() string {
 	return out
 }
 
-// Fit implements [proc.Screen].
+// Fit implements [Screen].
 func (s *Shared) Fit(t Terminal) (rows int) {
 	defer s.out.within(s.stall)
 	s.mu.Lock()
@@ -128,7 +128,7 @@ func (s *Shared) line() bool {
 	return s.shows.Line && s.open && s.sized && s.at.Rows >= fewest && !s.alt && !s.taken
 }
 
-// Write passes on what the program prints. It implements [proc.Screen].
+// Write passes on what the program prints. It implements [Screen].
 func (s *Shared) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	s.write(s.pass(p))
@@ -454,7 +454,7 @@ func (s *Shared) Ended() bool {
 	return s.ended
 }
 
-// Close gives the terminal back: the program has ended, or is suspended. It implements [proc.Screen].
+// Close gives the terminal back: the program has ended, or is suspended. It implements [Screen].
 func (s *Shared) Close() {
 	defer s.out.within(8 * s.stall)
 	s.mu.Lock()

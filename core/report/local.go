@@ -74,7 +74,7 @@ func (s Sender) escape(n Notice) string {
 	return seq
 }
 
-// run has /bin/sh run a command. The notice is its standard input as JSON, and in variables.
+// runCommand has /bin/sh run a command. The notice is its standard input as JSON, and in variables.
 func runCommand(ctx context.Context, text string, n Notice) error {
 	in, err := json.Marshal(n)
 	if err != nil {

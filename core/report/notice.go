@@ -16,13 +16,13 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Package notice sends a notice when a run or a sweep ends: by the terminal's bell, on the desktop, to a command, or to
+// A notice is sent when a run or a sweep ends: by the terminal's bell, on the desktop, to a command, or to
 // a web address.
 //
 // A notice changes nothing of what it reports. It has a limit of time, it is sent at most twice, and what goes wrong is
 // an error for the caller to print. A web address and a command are often secrets, so no error has them.
 
-// Version is the version of [Notice] as JSON.
+// NoticeVersion is the version of [Notice] as JSON.
 const NoticeVersion = 1
 
 // A Notice is what is sent.
@@ -117,7 +117,7 @@ const (
 	command
 )
 
-// A Place is where a notice is sent.
+// A NoticePlace is where a notice is sent.
 type NoticePlace struct {
 	kind    kind
 	url     *url.URL // of a webhook
@@ -125,10 +125,10 @@ type NoticePlace struct {
 	command string   // for /bin/sh
 }
 
-// Command returns the place of a command of /bin/sh.
+// NoticeCommand returns the place of a command of /bin/sh.
 func NoticeCommand(text string) NoticePlace { return NoticePlace{kind: command, command: text} }
 
-// Parse reads places as a list: bell, desktop, https://…, plain+https://….
+// NoticePlaces reads places as a list: bell, desktop, https://…, plain+https://….
 func NoticePlaces(list string) (places []NoticePlace, err error) {
 	for word := range strings.SplitSeq(list, ",") {
 		switch word = strings.TrimSpace(word); word {
@@ -182,7 +182,7 @@ func (p NoticePlace) String() string {
 
 // A Sender sends notices. The zero value is ready.
 type Sender struct {
-	// Limit is how long all of it may take; 0: [Limit].
+	// Limit is how long all of it may take; 0: [NoticeLimit].
 	Limit time.Duration
 	// Terminal receives what is for the user's terminal; nil: the terminal of this process.
 	Terminal io.Writer
@@ -190,7 +190,7 @@ type Sender struct {
 	Getenv func(string) string
 }
 
-// Limit is how long sending may take by default.
+// NoticeLimit is how long sending may take by default.
 const NoticeLimit = 10 * time.Second
 
 // Send sends a notice to all places at the same time, and returns what went wrong: at most one error a place. It

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Package plot draws shapes: as SVG in an HTML page, as an SVG file, and as PNG.
+// Shapes are drawn as SVG in an HTML page, as an SVG file, and as PNG.
 //
 // A drawing has no colours of its own. It names them, and a palette has each in a light and a dark variant.
 

@@ -22,7 +22,7 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// scale is how many dots of the PNG a pixel of the drawing has.
+// ticks is how many dots of the PNG a pixel of the drawing has.
 const ticks = 2
 
 // PNG returns the drawing as a picture on white. software is written into it as the program that made it. Its fonts

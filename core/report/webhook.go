@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// local reports whether a host is this machine.
+// sendHere reports whether a host is this machine.
 func sendHere(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

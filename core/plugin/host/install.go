@@ -16,7 +16,7 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// Options are how a plugin is installed.
+// InstallOptions are how a plugin is installed.
 type InstallOptions struct {
 	// Python is the interpreter for a Python plugin's environment; "" for the python3 of PATH.
 	Python string
@@ -33,7 +33,7 @@ func (o InstallOptions) tell(format string, args ...any) {
 	}
 }
 
-// A Result is what a change has done.
+// An InstallResult is what a change has done.
 type InstallResult struct {
 	Plugin InstalledPlugin
 	Files  int    // that are pinned

@@ -21,8 +21,7 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// Package installed keeps the plugins by other authors that the user has installed or trusted, each pinned by its
-// checksums.
+// The plugins by other authors that the user has installed or trusted are each pinned by their checksums.
 //
 // Nothing is run because it has the right name: launch starts a program of another author's only if it is in the
 // index, which `launch plugins install` and `launch plugins trust` write, and only while its files are those that
@@ -32,7 +31,7 @@ import (
 // Prefix of the file name of a plugin's program.
 const Prefix = "launch-plugin-"
 
-// A Store is the user's plugins by other authors.
+// An Installed is the user's plugins by other authors.
 type Installed struct {
 	Dir   string // the plugin folder; installed plugins lie below it
 	Index string // the file that lists them; "" where the user has no folder for it: then there are none
@@ -47,7 +46,7 @@ type Installed struct {
 	Protocol int
 }
 
-// A Plugin is one that the user has installed or trusted.
+// An InstalledPlugin is one that the user has installed or trusted.
 type InstalledPlugin struct {
 	Manifest plugin.Manifest `json:"manifest"`
 	Protocol int             `json:"protocol"`
@@ -75,7 +74,7 @@ func (p InstalledPlugin) Name() string { return p.Manifest.Name }
 // list is the path of the list of its files, beside its folder.
 func (p InstalledPlugin) list() string { return p.Folder + ".json" }
 
-// index is the document of [Store.Index]. Paths in it are absolute: a Python environment cannot be moved either.
+// index is the document of [Installed.Index]. Paths in it are absolute: a Python environment cannot be moved either.
 type index struct {
 	Version int               `json:"version"`
 	Plugins []InstalledPlugin `json:"plugins"`
@@ -243,7 +242,7 @@ func (s *Installed) ask(ctx context.Context, path, name string) (plugin.Manifest
 	return m, nil
 }
 
-// A Program is one with the name of a plugin that launch does not run.
+// An InstalledProgram is one with the name of a plugin that launch does not run.
 type InstalledProgram struct {
 	Path string
 	Why  string

@@ -32,7 +32,7 @@ type pin struct {
 	Link   string `json:"link,omitempty"`
 }
 
-// A Changed is the error for a plugin whose files are not those that were pinned.
+// A ChangedPlugin is the error for a plugin whose files are not those that were pinned.
 type ChangedPlugin struct {
 	Plugin InstalledPlugin
 	File   string // the first
@@ -238,7 +238,7 @@ func (p *InstalledPlugin) keep(pins []pin) error {
 }
 
 // Verify returns an error if the plugin must not be run: others can write to one of its files, or they are not those
-// that were pinned (then it wraps a [Changed]). Files that were read before, and whose size, place and times are the
+// that were pinned (then it wraps a [ChangedPlugin]). Files that were read before, and whose size, place and times are the
 // same since, are not read again.
 //
 // It protects from what changed between two uses. It cannot from a process of the same account that exchanges a file
@@ -344,7 +344,7 @@ func (s *Installed) Files(p InstalledPlugin) (int, error) {
 	return len(pinned), err
 }
 
-// memory is the document of [Store.Cache]. Nothing depends on it: without it files are read again, and a line is
+// memory is the document of [Installed.Cache]. Nothing depends on it: without it files are read again, and a line is
 // printed again.
 type memory struct {
 	Verified map[string]string `json:"verified,omitempty"` // by a plugin's path, the stamp of what was found unchanged

@@ -13,13 +13,11 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Package ask lets a program of the user's choose the trials of a sweep: launch asks and tells in lines of JSON on
-// a pipe.
-//
-// The decisions are the program's. What it is told comes from the history alone, so a program that is started again, as
+// A program of the user's may choose the trials of a sweep: launch asks and tells in lines of JSON on a pipe. The
+// decisions are the program's. What it is told comes from the history alone, so a program that is started again, as
 // after launch was killed, is told everything from the beginning.
 
-// Version of the protocol. Fields are added within a version and never change their meaning.
+// AskVersion of the protocol. Fields are added within a version and never change their meaning.
 const AskVersion = 1
 
 // hello is the first line that the program reads.

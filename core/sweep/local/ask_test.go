@@ -95,7 +95,7 @@ func fate(s sweep.Start) sweep.Result {
 		Metrics: metric.Set{"loss": {Name: "loss", Direction: metric.Minimise, Last: p, Best: p}}}
 }
 
-// read returns what a searcher read, without the numbers of time.
+// askRead returns what a searcher read, without the numbers of time.
 func askRead(t *testing.T, notes string) []string {
 	t.Helper()
 	text, err := os.ReadFile(notes)

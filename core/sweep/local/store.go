@@ -23,15 +23,15 @@ import (
 	"github.com/launch-ml/launch/core/sweep"
 )
 
-// Package store keeps sweeps on disk: one folder for each, with its events as lines of JSON and a folder for each
+// Sweeps are kept on disk: one folder for each, with its events as lines of JSON and a folder for each
 // trial.
 //
 // Events are appended and never rewritten. A line that a crash truncated is skipped when the journal is read.
 
-// ErrBusy is wrapped by the error of [Store.Open] if another process drives the sweep.
+// ErrDriven is wrapped by the error of [Folders.Open] if another process drives the sweep.
 var ErrDriven = errors.New("another process drives the sweep")
 
-// A Store is the folder of all sweeps.
+// A Folders is the folder of all sweeps.
 type Folders struct{ Dir string }
 
 // In returns the store of a state folder.
@@ -106,7 +106,7 @@ func (s Folders) Create(spec sweep.Spec) (*Journal, error) {
 	return j, nil
 }
 
-// Open locks a sweep, to continue it, and reads its history. Its error wraps [ErrBusy] if another process drives it.
+// Open locks a sweep, to continue it, and reads its history. Its error wraps [ErrDriven] if another process drives it.
 func (s Folders) Open(name string) (*Journal, *sweep.History, error) {
 	if _, err := s.Read(name); err != nil {
 		return nil, nil, err

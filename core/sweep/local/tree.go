@@ -15,14 +15,12 @@ import (
 	"github.com/launch-ml/launch/core/sweep"
 )
 
-// Package tree records which code a sweep runs, and makes a copy of it, where the code is under git.
-//
-// It changes neither the files nor the index. A copy adds objects and an entry of a worktree to the repository.
+// Which code a sweep runs is recorded, and a copy of it made, where the code is under git. This changes neither the files nor the index. A copy adds objects and an entry of a worktree to the repository.
 
 // mostSource is the largest file that is read as source.
 const mostSource = 1 << 20
 
-// Read identifies the code in a folder. It returns nil where there is no git or no repository. diff is what differs
+// ReadTree identifies the code in a folder. It returns nil where there is no git or no repository. diff is what differs
 // from the commit in files that git tracks, followed by Python files that it does not track. Other files that git
 // does not track are the data and the results of trials.
 func ReadTree(ctx context.Context, dir string) (t *sweep.Tree, diff []byte, err error) {
@@ -36,7 +34,7 @@ func ReadTree(ctx context.Context, dir string) (t *sweep.Tree, diff []byte, err 
 	return read(ctx, g)
 }
 
-// Diff is what differs from the commit in some files, given by their absolute paths: git's diff, followed by those that
+// DiffTree is what differs from the commit in some files, given by their absolute paths: git's diff, followed by those that
 // git does not track. Of a file that is too large, or lies outside the work tree, it has the name. It is empty only
 // where all of them are as the commit has them, and nil where there is no commit.
 func DiffTree(ctx context.Context, dir string, paths []string) ([]byte, error) {
@@ -157,7 +155,7 @@ func untracked(ctx context.Context, g *git) (names []string, err error) {
 	return names, err
 }
 
-// Copy makes a worktree in the folder to with the code of dir as it is now, and returns the folder in it that
+// CopyTree makes a worktree in the folder to with the code of dir as it is now, and returns the folder in it that
 // corresponds to dir. Files that git does not track, but for Python files, are not in the copy.
 func CopyTree(ctx context.Context, dir, to string) (string, error) {
 	g, err := openGit(ctx, dir)
@@ -217,7 +215,7 @@ func CopyTree(ctx context.Context, dir, to string) (string, error) {
 	return InsideTree(t, dir, to)
 }
 
-// Inside returns the folder of a copy in the folder to that corresponds to dir.
+// InsideTree returns the folder of a copy in the folder to that corresponds to dir.
 func InsideTree(t *sweep.Tree, dir, to string) (string, error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -230,7 +228,7 @@ func InsideTree(t *sweep.Tree, dir, to string) (string, error) {
 	return filepath.Join(to, below), nil
 }
 
-// Past is an argument by which a command would run or read a file of the work tree itself, not that of a copy: an
+// PastTree is an argument by which a command would run or read a file of the work tree itself, not that of a copy: an
 // absolute path of code or of a recipe. It is "" where there is none.
 func PastTree(t *sweep.Tree, args []string) string {
 	for _, arg := range args {

@@ -12,9 +12,6 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Package packed places a sweep's trials on this machine's cards: it passes what is known of them to core/sweep/pack,
-// and the decisions back to the sweep.
-
 // A Machine is where the trials run.
 type Machine interface {
 	// Look returns the cards as they were last seen, and when that was; nil if nobody has looked for too long.
@@ -51,7 +48,7 @@ type used struct {
 	bytes unit.Bytes
 }
 
-// doubt is when a stop was decided first, by the time of the look.
+// mayDoubt is when a stop was decided first, by the time of the look.
 type mayDoubt struct {
 	start int
 	at    time.Time
@@ -221,7 +218,7 @@ func settled(claims []room.Held, launch int) bool {
 	return false
 }
 
-// again returns the cards as they are in a later look, without those that it lacks.
+// doneAgain returns the cards as they are in a later look, without those that it lacks.
 func doneAgain(cards, all []gpu.Device) []gpu.Device {
 	out := []gpu.Device{}
 	for _, c := range cards {

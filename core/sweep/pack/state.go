@@ -80,7 +80,7 @@ func peaks(rows []*sweep.Row) (p Peaks) {
 	return p
 }
 
-// passed counts, for each waiting trial, the later ones that were started since it began to wait.
+// passedOn counts, for each waiting trial, the later ones that were started since it began to wait.
 func passedOn(rows, waiting []*sweep.Row, trials []Trial) {
 	later := make([]int, len(rows)+1) // of the rows from i on, how many were started
 	for i := len(rows) - 1; i >= 0; i-- {
