@@ -1,11 +1,14 @@
 package core
 
 import (
+	"bytes"
+	"fmt"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,7 +48,7 @@ var only = map[string]string{
 	"github.com/creack/pty":          "core/proc",
 	"github.com/expr-lang/expr":      "core/plugin/declared",
 	"charm.land/lipgloss/v2":         "core/ui",
-	"charm.land/bubbletea/v2":        "core/top",
+	"charm.land/bubbletea/v2":        "core/ui/top",
 }
 
 // pluginMay is what a plugin's packages may import: the SDK's values, never the host, a process or a device.
@@ -140,13 +143,160 @@ func TestArchitecture(t *testing.T) {
 			t.Errorf("%s is in mayImport and has no code", dir)
 		}
 	}
+}
+
+// TestTour wants every room on the tour, at one stop, and at most ten stops and what lies below them.
+func TestTour(t *testing.T) {
 	tour, err := os.ReadFile("doc.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+	stops, at := 0, map[string]int{}
+	for _, m := range regexp.MustCompile(`(?m)^//\t[a-z]+ +([a-z, ]+): `).FindAllStringSubmatch(string(tour), -1) {
+		stops++
+		for room := range strings.SplitSeq(m[1], ", ") {
+			at[room]++
+		}
+	}
+	if stops != 11 {
+		t.Errorf("the tour in core/doc.go has %d stops", stops)
+	}
+	for room := range rooms(imports(t, "..")) {
+		if at[room] != 1 {
+			t.Errorf("core/%s is at %d stops of the tour in core/doc.go", room, at[room])
+		}
+		delete(at, room)
+	}
+	for room := range at {
+		t.Errorf("core/%s is on the tour in core/doc.go and has no code", room)
+	}
+}
+
+// How large the house may be. Who wants one more merges two first, or finds an import that is not needed.
+const (
+	mostRooms    = 30   // folders directly under core
+	mostPackages = 45   // under core
+	mostFloors   = 8    // packages of core on the longest way down the imports
+	mostLines    = 6000 // of the Go files of a package of core, without tests
+	mainLines    = 9014 // of cmd/launch
+)
+
+// larger are packages of more than mostLines, and what they have.
+var larger = map[string]int{"core/oom": 8676}
+
+// rooms are the folders directly under core that hold packages.
+func rooms(found map[string]map[string]string) map[string]bool {
+	out := map[string]bool{}
 	for dir := range found {
-		if name, sub := strings.CutPrefix(dir, "core/"); sub && !strings.HasPrefix(name, "proc/internal/") && !strings.Contains(string(tour), "\n//\t"+name+" ") {
-			t.Errorf("%s is not on the tour in core/doc.go", dir)
+		if below, ok := strings.CutPrefix(dir, "core/"); ok {
+			room, _, _ := strings.Cut(below, "/")
+			out[room] = true
+		}
+	}
+	return out
+}
+
+// floor is on which floor of core a package stands: 1 if it imports none of core.
+func floor(found map[string]map[string]string, dir string, known map[string]int) int {
+	if known[dir] == 0 {
+		below := 0
+		for imp := range found[dir] {
+			if ours, ok := strings.CutPrefix(imp, module); ok && strings.HasPrefix(ours, "core/") {
+				below = max(below, floor(found, ours, known))
+			}
+		}
+		known[dir] = below + 1
+	}
+	return known[dir]
+}
+
+// tooLarge lists the limits that the house exceeds.
+func tooLarge(found map[string]map[string]string, lines map[string]int) (out []string) {
+	exceeds := func(what string, n, most int) {
+		if n > most {
+			out = append(out, fmt.Sprintf("%s: %d, and at most %d", what, n, most))
+		}
+	}
+	exceeds("rooms directly under core", len(rooms(found)), mostRooms)
+	packages, floors := 0, map[string]int{}
+	for dir := range found {
+		if strings.HasPrefix(dir, "core/") {
+			packages++
+			exceeds("the floor of "+dir, floor(found, dir, floors), mostFloors)
+			exceeds("lines of "+dir, lines[dir], max(mostLines, larger[dir]))
+		}
+	}
+	exceeds("packages under core", packages, mostPackages)
+	exceeds("lines of cmd/launch", lines["cmd/launch"], mainLines)
+	return out
+}
+
+// lines counts the lines of the packages that imports has found.
+func lines(t *testing.T, root string, found map[string]map[string]string) map[string]int {
+	t.Helper()
+	out := map[string]int{}
+	for dir := range found {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range files {
+			if strings.HasSuffix(path, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out[dir] += bytes.Count(text, []byte("\n"))
+		}
+	}
+	return out
+}
+
+func TestLimits(t *testing.T) {
+	found := imports(t, "..")
+	for _, v := range tooLarge(found, lines(t, "..", found)) {
+		t.Error(v)
+	}
+}
+
+// Each limit is seen.
+func TestLimitsAreSeen(t *testing.T) {
+	of := func(dirs ...string) map[string]map[string]string {
+		found := map[string]map[string]string{}
+		for i, dir := range dirs {
+			found[dir] = map[string]string{}
+			if i > 0 {
+				found[dir][module+dirs[i-1]] = dir + "/x.go"
+			}
+		}
+		return found
+	}
+	many := func(n int, format string) (out map[string]map[string]string) {
+		out = map[string]map[string]string{}
+		for i := range n {
+			out[fmt.Sprintf(format, i)] = nil
+		}
+		return out
+	}
+	for name, tt := range map[string]struct {
+		found map[string]map[string]string
+		lines map[string]int
+		says  string
+	}{
+		"rooms":    {many(mostRooms+1, "core/r%d"), nil, "rooms directly under core: 31"},
+		"packages": {many(mostPackages+1, "core/r/p%d"), nil, "packages under core: 46"},
+		"a floor": {of("core/a", "core/b", "core/c", "core/d", "core/e", "core/f", "core/g", "core/h", "core/i"), nil,
+			"the floor of core/i: 9"},
+		"a package":     {of("core/a"), map[string]int{"core/a": mostLines + 1}, "lines of core/a: 6001"},
+		"a larger one":  {of("core/oom"), map[string]int{"core/oom": larger["core/oom"] + 1}, "lines of core/oom: 8677"},
+		"cmd/launch":    {of(), map[string]int{"cmd/launch": mainLines + 1}, "lines of cmd/launch"},
+		"nothing at it": {of("core/a", "core/b"), map[string]int{"core/a": mostLines, "cmd/launch": mainLines}, ""},
+	} {
+		got := strings.Join(tooLarge(tt.found, tt.lines), "; ")
+		if (got == "") != (tt.says == "") || !strings.Contains(got, tt.says) {
+			t.Errorf("%s: found %q, want it to say %q", name, got, tt.says)
 		}
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/plugin/kit"
 	"github.com/launch-ml/launch/core/record"
-	"github.com/launch-ml/launch/core/top"
 	"github.com/launch-ml/launch/core/ui"
+	"github.com/launch-ml/launch/core/ui/top"
 )
 
 // A document is a kind of JSON that launch prints or writes. docs/schema has its schema, made of the type by a test.

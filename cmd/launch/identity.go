@@ -21,7 +21,7 @@ import (
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
-	"github.com/launch-ml/launch/core/sweep/tree"
+	"github.com/launch-ml/launch/core/sweep/local"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -118,7 +118,7 @@ func keepDiff(ctx context.Context, rec *record.Record, of identity.Subject, id *
 	if _, err := os.Stat(path); err == nil || home == "" { // it is kept, or the identity was read from a record
 		return
 	}
-	if diff, err := tree.Diff(ctx, home, files); err == nil && diff != nil {
+	if diff, err := local.DiffTree(ctx, home, files); err == nil && diff != nil {
 		_ = private.WriteFile(path, diff, 0o600) // without it a later resume can list the files, and not their lines
 	}
 }

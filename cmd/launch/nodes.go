@@ -12,8 +12,8 @@ import (
 
 	"github.com/launch-ml/launch/core/attempt"
 	"github.com/launch-ml/launch/core/job"
-	"github.com/launch-ml/launch/core/nodes"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/run/nodes"
 	"github.com/launch-ml/launch/core/ui"
 )
 

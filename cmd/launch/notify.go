@@ -8,7 +8,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/launch-ml/launch/core/notice"
+	"github.com/launch-ml/launch/core/report"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/ui"
@@ -16,7 +16,7 @@ import (
 
 // notify sends a notice to the places that the user has set; nil is none. What goes wrong is a warning. A signal ends
 // the sending, and nothing else: the run has ended.
-func (s settings) notify(say ui.Printer, n *notice.Notice) {
+func (s settings) notify(say ui.Printer, n *report.Notice) {
 	if n == nil || len(s.Notify) == 0 {
 		return
 	}
@@ -36,18 +36,18 @@ func (s settings) notify(say ui.Printer, n *notice.Notice) {
 }
 
 // sender returns what sends notices.
-func (s settings) sender() notice.Sender { return notice.Sender{Limit: noticeLimit} }
+func (s settings) sender() report.Sender { return report.Sender{Limit: noticeLimit} }
 
 // noticeLimit is how long sending a notice may take, and so how much later launch exits at most.
-var noticeLimit = notice.Limit
+var noticeLimit = report.NoticeLimit
 
 // notice returns the notice of a result; nil if there is none to send: of one node of several, node 0 sends it, and a
 // program that takes the place of launch is not to wait.
-func (r result) notice(s settings) *notice.Notice {
+func (r result) notice(s settings) *report.Notice {
 	if r.Ending == notWatched {
 		return nil
 	}
-	n := &notice.Notice{Kind: "run", Name: r.Run, Ending: string(r.Ending), Code: r.Code, Why: r.Error}
+	n := &report.Notice{Kind: "run", Name: r.Run, Ending: string(r.Ending), Code: r.Code, Why: r.Error}
 	if r.Job != nil {
 		n.Job = ui.Title(r.Job)
 		if at, err := s.place(r.Job.Command); err == nil && at.Node > 0 {
@@ -83,8 +83,8 @@ func (r result) notice(s settings) *notice.Notice {
 }
 
 // sweepNotice returns the notice of a sweep that has ended or was stopped.
-func sweepNotice(h *sweep.History, why string, err error) *notice.Notice {
-	n := &notice.Notice{Kind: "sweep", Name: h.Spec.Name, Ending: string(sweep.Succeeded), Why: why,
+func sweepNotice(h *sweep.History, why string, err error) *report.Notice {
+	n := &report.Notice{Kind: "sweep", Name: h.Spec.Name, Ending: string(sweep.Succeeded), Why: why,
 		Trials: ui.Counts(h)}
 	var code exitCode
 	var own *ownExit

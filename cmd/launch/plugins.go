@@ -12,7 +12,6 @@ import (
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
-	"github.com/launch-ml/launch/core/plugin/installed"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/ui"
 )
@@ -20,7 +19,7 @@ import (
 // plugins are the built-in plugins and those of the user.
 func (s settings) plugins() intake.Plugins {
 	ps := intake.Plugins{Builtin: builtins, State: s.State}
-	ps.Others = &installed.Store{Ask: host.Ask, MayRun: host.MayRun, Protocol: host.Protocol}
+	ps.Others = &host.Installed{Ask: host.Ask, MayRun: host.MayRun, Protocol: host.Protocol}
 	ps.Others.Reserved = func() (names []string) {
 		for _, m := range ps.Manifests() {
 			names = append(names, m.Name)

@@ -11,12 +11,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/launch-ml/launch/core/plugin/installed"
+	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/ui"
 )
 
 func newPluginInstall() *cobra.Command {
-	var o installed.Options
+	var o host.InstallOptions
 	c := &cobra.Command{
 		Use: "install PATH | ARCHIVE", Short: "copy a plugin into your plugin folder, and pin its files",
 		Args: takes(1, 1, "one program, folder, wheel or archive"),
@@ -75,7 +75,7 @@ install pins all files.`,
 			ps, what := s.plugins(), args[0]
 			if !strings.Contains(what, "/") {
 				if _, err := ps.Others.Find(what); err != nil {
-					if !errors.Is(err, installed.ErrUnknown) {
+					if !errors.Is(err, host.ErrUnknown) {
 						return err
 					}
 					path, ok := ps.Locate(what)
@@ -101,7 +101,7 @@ install pins all files.`,
 }
 
 // printPinned prints what was pinned, by which act.
-func printPinned(say ui.Printer, act string, r *installed.Result) {
+func printPinned(say ui.Printer, act string, r *host.InstallResult) {
 	p := r.Plugin
 	before := ""
 	if r.Before != "" {

@@ -21,7 +21,7 @@ import (
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/report"
-	"github.com/launch-ml/launch/core/sweep/store"
+	"github.com/launch-ml/launch/core/sweep/local"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -94,7 +94,7 @@ func writeReport(ctx context.Context, s settings, f reportFlags, name string) er
 
 // reportOf makes the report of a run or a sweep. A sweep of exactly that name comes first.
 func reportOf(s settings, name string) (report.Report, error) {
-	sweeps, runs := store.In(s.State), record.In(s.State)
+	sweeps, runs := local.In(s.State), record.In(s.State)
 	if names, err := sweeps.List(); err == nil && slices.Contains(names, name) {
 		return sweepReport(sweeps, name)
 	}
@@ -117,7 +117,7 @@ func reportOf(s settings, name string) (report.Report, error) {
 	return report.OfRun(in), nil
 }
 
-func sweepReport(sweeps store.Store, name string) (report.Report, error) {
+func sweepReport(sweeps local.Folders, name string) (report.Report, error) {
 	h, err := collected(sweeps, name)
 	if err != nil {
 		return report.Report{}, err

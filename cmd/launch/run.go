@@ -20,7 +20,6 @@ import (
 	"github.com/launch-ml/launch/core/report"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
-	"github.com/launch-ml/launch/core/screen"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -137,7 +136,7 @@ func asTyped(ctx context.Context, s settings, p *intake.Reading, say ui.Printer)
 		rec.Write(record.Event{Kind: record.Followed, Args: record.MaskArgs(p.Command.Args), Dir: p.Command.Dir, Limit: s.Limit()})
 		settle = who.record(rec)
 	}
-	own := screen.NewPatient(say.W)
+	own := proc.NewPatient(say.W)
 	say.W = own
 	setup := attempt.Setup{Options: s.options(), Record: rec, Replaced: replaced(s, say, rec, nil), Own: own,
 		Settle: func() {
@@ -299,7 +298,7 @@ func finish(
 ) error {
 	setup.Options, setup.Job, setup.Priced, setup.Differs = s.options(), r.Job, cmp.Or(r.Priced, r.Ladders), r.Differs
 	setup.Deviates = r.Changed
-	setup.Own = screen.NewPatient(say.W)
+	setup.Own = proc.NewPatient(say.W)
 	say.W = setup.Own
 	say = s.share(say, &setup)
 	setup.Record, setup.Report, setup.Name, setup.Replaced = rec, say, "run "+id(rec), replaced(s, say, rec, r.Job)

@@ -54,8 +54,9 @@ var written = map[reflect.Type]*jsonschema.Schema{
 		Description: "process and bytes"},
 }
 
-// completed are the packages whose documents have no list that is null.
-var completed = []string{"main", "cmd/launch", "core/ui", "core/record", "core/check", "core/plugin/kit"}
+// completed are the packages and types whose documents have no list that is null.
+var completed = []string{"main", "cmd/launch", "core/ui", "core/record.Diff", "core/record.ComparedRun",
+	"core/record.PhasePair", "core/check", "core/plugin/kit"}
 
 // A reflected is a schema in the making.
 type reflected struct {
@@ -191,7 +192,9 @@ func (r *reflected) null(of reflect.Type, f reflect.StructField, optional bool) 
 		return optional && f.Type.Kind() != reflect.Slice && f.Type.Kind() != reflect.Bool && f.Type.Kind() != reflect.Int ||
 			!optional && list
 	case list && !optional:
-		return !slices.ContainsFunc(completed, func(p string) bool { return strings.HasSuffix(of.PkgPath(), p) })
+		return !slices.ContainsFunc(completed, func(p string) bool {
+			return strings.HasSuffix(of.PkgPath(), p) || strings.HasSuffix(of.PkgPath()+"."+of.Name(), p)
+		})
 	}
 	return false
 }

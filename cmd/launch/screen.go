@@ -7,8 +7,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/launch-ml/launch/core/attempt"
+	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
-	"github.com/launch-ml/launch/core/screen"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -36,13 +36,13 @@ func (s settings) screen(say ui.Printer, f *os.File) ui.Printer {
 // share has a run share the terminal with launch: what launch prints goes between the program's own lines. It returns
 // the printer for that.
 func (s settings) share(say ui.Printer, setup *attempt.Setup) ui.Printer {
-	scr := screen.New(say.W, s.Shows)
+	scr := proc.Share(say.W, s.Shows)
 	say.W, setup.Screen = scr.Voice(), scr
 	if !s.Quiet {
 		setup.Tell = say.Advise
 	}
 	if s.Shows.Any() {
-		setup.Live = func(now record.Status) { scr.Show(screen.Status(ui.Status(now))) }
+		setup.Live = func(now record.Status) { scr.Show(proc.Status(ui.Status(now))) }
 	}
 	return say
 }

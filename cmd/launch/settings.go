@@ -20,14 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/attempt"
-	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/notice"
 	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/python/formula"
 	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/report"
 	"github.com/launch-ml/launch/core/room"
-	"github.com/launch-ml/launch/core/screen"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -59,8 +59,8 @@ type settings struct {
 	Quiet      bool
 	Verbose    bool
 	JSONFile   string
-	Shows      screen.Shows   // what the terminal shows of the progress
-	Notify     []notice.Place // where a notice is sent when the run ends or stops
+	Shows      proc.Shows           // what the terminal shows of the progress
+	Notify     []report.NoticePlace // where a notice is sent when the run ends or stops
 	// NotifyHost: notices have the name of this machine.
 	NotifyHost bool
 	Cards      []plannedCard    // of --vram, if it names several; then VRAM is 0
@@ -445,11 +445,11 @@ func (d *decoder) places() {
 		return
 	}
 	var err error
-	if d.Notify, err = notice.Parse(list); err != nil {
+	if d.Notify, err = report.NoticePlaces(list); err != nil {
 		d.wrong("%s: %w", d.Name("notify"), err)
 	}
 	if text := d.v.GetString("notify-command"); text != "" {
-		d.Notify = append(d.Notify, notice.Command(text))
+		d.Notify = append(d.Notify, report.NoticeCommand(text))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/launch-ml/launch/core/sweep/slurm/slurmtest"
+	"github.com/launch-ml/launch/tools/slurmtest"
 )
 
 // The program of the sweep: it saves its state on SIGUSR1, goes on from it, runs out of memory above a batch of 4, and

@@ -25,9 +25,7 @@ import (
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/sweep/local"
-	"github.com/launch-ml/launch/core/sweep/packed"
-	"github.com/launch-ml/launch/core/sweep/store"
-	"github.com/launch-ml/launch/core/sweep/tree"
+	"github.com/launch-ml/launch/core/sweep/pack"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -177,7 +175,7 @@ func planSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.Tr
 	}
 	if spec.Pack {
 		of := s.ofTrials(spec.Flags)
-		packed.Forecast(policy(of), of.Fill, cards, a.Jobs, trials, quotes)
+		pack.Forecast(policy(of), of.Fill, cards, a.Jobs, trials, quotes)
 	}
 	d := ui.SweepPlan(spec, trials, quotes)
 	if asJSON {
@@ -410,7 +408,7 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 		return err
 	}
 	spec.Engine = sized(engine, s, quotes)
-	sweeps := store.In(s.State)
+	sweeps := local.In(s.State)
 	j, err := createSweep(ctx, s, sweeps, &spec, a.Snapshot)
 	if err != nil {
 		return err
@@ -439,9 +437,9 @@ func startSweep(ctx context.Context, s settings, a sweep.Asked, trials []sweep.T
 }
 
 // createSweep records a new sweep with the code that it runs and, for a snapshot, copies the code.
-func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *sweep.Spec,
-	snapshot bool) (*store.Journal, error) {
-	code, diff, err := tree.Read(ctx, spec.Dir)
+func createSweep(ctx context.Context, s settings, sweeps local.Folders, spec *sweep.Spec,
+	snapshot bool) (*local.Journal, error) {
+	code, diff, err := local.ReadTree(ctx, spec.Dir)
 	if err != nil {
 		reporter(s).Warn("%v", err)
 	}
@@ -449,7 +447,7 @@ func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *swee
 		return nil, errors.New("--snapshot copies the code by git, and there is no git repository here")
 	}
 	if snapshot {
-		if path := tree.Past(code, spec.Command); path != "" {
+		if path := local.PastTree(code, spec.Command); path != "" {
 			return nil, fmt.Errorf("--snapshot runs a copy of the code, and the command names %s, which is not of the copy: "+
 				"give its path from the folder of the command", path)
 		}
@@ -457,7 +455,7 @@ func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *swee
 	spec.Tree = code
 	copied := filepath.Join(sweeps.Folder(spec.Name), "code")
 	if snapshot {
-		if spec.Snapshot, err = tree.Inside(code, spec.Dir, copied); err != nil {
+		if spec.Snapshot, err = local.InsideTree(code, spec.Dir, copied); err != nil {
 			return nil, err
 		}
 	}
@@ -472,7 +470,7 @@ func createSweep(ctx context.Context, s settings, sweeps store.Store, spec *swee
 		err = private.WriteFile(filepath.Join(sweeps.Folder(spec.Name), "tree.diff"), diff, 0o600)
 	}
 	if err == nil && snapshot {
-		if _, err = tree.Copy(ctx, spec.Dir, copied); err == nil {
+		if _, err = local.CopyTree(ctx, spec.Dir, copied); err == nil {
 			err = keepSettings(spec, copied)
 		}
 		if err == nil { // only now is there what its rows run
@@ -497,7 +495,7 @@ func warnChanged(ctx context.Context, s settings, h *sweep.History) {
 	if was == nil || h.Spec.Snapshot != "" {
 		return
 	}
-	now, _, err := tree.Read(ctx, h.Spec.Dir)
+	now, _, err := local.ReadTree(ctx, h.Spec.Dir)
 	if err != nil || now == nil || now.Commit == was.Commit && now.Changes == was.Changes {
 		return
 	}
@@ -540,7 +538,7 @@ func priceSweep(ctx context.Context, s settings, spec *sweep.Spec, t *sweep.Temp
 
 // executor runs and prices the trials of a sweep on this machine.
 func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) {
-	sweeps := store.In(s.State)
+	sweeps := local.In(s.State)
 	o := local.Options{Dir: dir, Flags: append(s.withoutNotices(spec.Flags), "--state-dir="+s.State),
 		Folder: func(n int) string { return sweeps.Trial(spec.Name, n) }, Runs: record.In(s.State)}
 	if spec.ID != "" {
@@ -554,7 +552,7 @@ func executor(s settings, spec sweep.Spec, dir string) (*local.Executor, error) 
 
 // driveSweep drives a sweep whose journal this process holds, and sends its notice. It closes the journal. trials is
 // the list of a new sweep.
-func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.History, trials []sweep.Trial,
+func driveSweep(ctx context.Context, s settings, j *local.Journal, h *sweep.History, trials []sweep.Trial,
 	t sweep.Template, detach bool) error {
 	why, err := drive(ctx, s, j, h, trials, t, detach)
 	if why != sweep.Detached {
@@ -571,7 +569,7 @@ func closeJournal(j *store.Journal, say ui.Printer) {
 }
 
 // drive is driveSweep without the notice. It returns why the sweep was stopped, "" if it was not.
-func drive(ctx context.Context, s settings, j *store.Journal, h *sweep.History, trials []sweep.Trial,
+func drive(ctx context.Context, s settings, j *local.Journal, h *sweep.History, trials []sweep.Trial,
 	t sweep.Template, detach bool) (string, error) {
 	say := reporter(s)
 	defer closeJournal(j, say)

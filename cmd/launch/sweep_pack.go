@@ -13,7 +13,6 @@ import (
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/sweep/local"
 	"github.com/launch-ml/launch/core/sweep/pack"
-	"github.com/launch-ml/launch/core/sweep/packed"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -103,7 +102,7 @@ func (s settings) onCards(o *local.Options) {
 
 // A packer is the admission of a sweep that places its trials on cards. A nil packer is none.
 type packer struct {
-	*packed.Admission
+	*pack.Admission
 	say   ui.Printer
 	wait  time.Duration // how long nothing may run because others hold the cards; at most 0: without a limit
 	stops chan<- string
@@ -137,7 +136,7 @@ func (s settings) packer(
 	if len(cards) == 0 { // the machine has lost them; --jobs counts
 		return nil, nil
 	}
-	p := &packer{say: say, wait: s.Wait, stops: stops, tick: time.NewTicker(sight), Admission: &packed.Admission{
+	p := &packer{say: say, wait: s.Wait, stops: stops, tick: time.NewTicker(sight), Admission: &pack.Admission{
 		History: h, Machine: machine{l}, Cards: cards, Jobs: h.Spec.Jobs, Policy: policy(s), Greedy: s.Fill}}
 	ctx, p.end = context.WithCancel(ctx)
 	p.done.Go(func() { room.Watch(ctx) })
@@ -202,8 +201,8 @@ func (p *packer) giveUp(why string) {
 // A machine is this one.
 type machine struct{ *local.Executor }
 
-// Look implements [packed.Machine].
+// Look implements [pack.Machine].
 func (machine) Look() ([]gpu.Device, time.Time) { return room.Seen() }
 
-// Claims implements [packed.Machine].
+// Claims implements [pack.Machine].
 func (machine) Claims() []room.Held { return room.Claims() }

@@ -16,16 +16,15 @@ import (
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/sweep/local"
-	"github.com/launch-ml/launch/core/sweep/store"
 )
 
 // openSweep finds a sweep by the argument of a command; the last one where there is none.
-func openSweep(c *cobra.Command, args []string) (settings, store.Store, string, error) {
+func openSweep(c *cobra.Command, args []string) (settings, local.Folders, string, error) {
 	s, err := settingsHere(c)
 	if err != nil {
-		return s, store.Store{}, "", err
+		return s, local.Folders{}, "", err
 	}
-	sweeps := store.In(s.State)
+	sweeps := local.In(s.State)
 	name := ""
 	if len(args) > 0 {
 		name = args[0]
@@ -70,13 +69,13 @@ command are not recorded: type the whole command again after --.`,
 	return sameExits(c, sweepExits)
 }
 
-func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name string, command []string, jobs int,
+func resumeSweep(ctx context.Context, s settings, sweeps local.Folders, name string, command []string, jobs int,
 	flags []string) error {
 	if err := checkJSONFile(s); err != nil {
 		return err
 	}
 	j, h, err := sweeps.Open(name)
-	if errors.Is(err, store.ErrBusy) {
+	if errors.Is(err, local.ErrDriven) {
 		return &ownExit{err, run.TryLater}
 	}
 	if err != nil {
@@ -126,7 +125,7 @@ func resumeSweep(ctx context.Context, s settings, sweeps store.Store, name strin
 
 // continued takes the results of rows whose runs have been continued by hand, as their last lines advise, and have
 // succeeded: they are not trained again. What a search was told stays as it is.
-func continued(s settings, h *sweep.History, j *store.Journal) {
+func continued(s settings, h *sweep.History, j *local.Journal) {
 	for _, row := range h.Rows {
 		if row.Left() == "" || h.Spec.Search != nil {
 			continue
@@ -151,7 +150,7 @@ func writeSweep(s settings, h *sweep.History) error {
 	if s.JSONFile == "" {
 		return nil
 	}
-	doc, err := sweepJSON(h, store.In(s.State), 0)
+	doc, err := sweepJSON(h, local.In(s.State), 0)
 	if err == nil {
 		err = private.Save(s.JSONFile, doc)
 	}
@@ -161,6 +160,6 @@ func writeSweep(s settings, h *sweep.History) error {
 	return nil
 }
 
-func trialFolder(sweeps store.Store, name string, trial int) string {
+func trialFolder(sweeps local.Folders, name string, trial int) string {
 	return filepath.Clean(sweeps.Trial(name, trial))
 }

@@ -4,7 +4,7 @@ import (
 	"os"
 
 	"github.com/launch-ml/launch/core/sweep"
-	"github.com/launch-ml/launch/core/sweep/ask"
+	"github.com/launch-ml/launch/core/sweep/local"
 )
 
 // searcherOf returns what lists a sweep's trials, and what ends it. trials is the list of a new sweep.
@@ -12,7 +12,7 @@ func searcherOf(h *sweep.History, t sweep.Template, trials []sweep.Trial) (sweep
 	search := h.Spec.Search
 	switch {
 	case search != nil && len(search.Ask) > 0 && !h.Done:
-		s, err := ask.Start(ask.Options{Command: search.Ask, Dir: t.Dir, Stderr: os.Stderr, Metric: search.Metric,
+		s, err := local.StartSearcher(local.AskOptions{Command: search.Ask, Dir: t.Dir, Stderr: os.Stderr, Metric: search.Metric,
 			Patience: search.Patience, Check: func(trial sweep.Trial) error {
 				if _, err := t.Render(trial); err != nil {
 					return err

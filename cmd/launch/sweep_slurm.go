@@ -17,8 +17,8 @@ import (
 	"mvdan.cc/sh/v3/shell"
 
 	"github.com/launch-ml/launch/core/sweep"
+	"github.com/launch-ml/launch/core/sweep/local"
 	"github.com/launch-ml/launch/core/sweep/slurm"
-	"github.com/launch-ml/launch/core/sweep/store"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -182,7 +182,7 @@ func leaveTasks(x sweep.Executor, h *sweep.History, say ui.Printer) error {
 }
 
 // collected reads a sweep, with the results of tasks that nobody has collected yet.
-func collected(sweeps store.Store, name string) (*sweep.History, error) {
+func collected(sweeps local.Folders, name string) (*sweep.History, error) {
 	h, err := sweeps.Read(name)
 	if err == nil && h.Spec.Engine != nil && sweeps.Driver(name) == 0 {
 		slurm.Collect(sweeps.Folder(name), h)
@@ -199,7 +199,7 @@ func tasks(ctx context.Context, s settings, spec sweep.Spec, dir string) (*slurm
 	e := spec.Engine
 	o := slurm.Options{
 		Launch: own, Dir: dir, Flags: append(s.withoutNotices(spec.Flags), "--state-dir="+s.State),
-		Folder: store.In(s.State).Folder(spec.Name), State: s.State, Sbatch: e.Options, Throttle: e.Throttle,
+		Folder: local.In(s.State).Folder(spec.Name), State: s.State, Sbatch: e.Options, Throttle: e.Throttle,
 		Memory: e.Memory, GPUs: e.GPUs, Before: e.Before,
 	}
 	if spec.ID != "" {
@@ -209,7 +209,7 @@ func tasks(ctx context.Context, s settings, spec sweep.Spec, dir string) (*slurm
 }
 
 // stopTasks asks the tasks of a sweep that no process drives to stop.
-func stopTasks(ctx context.Context, s settings, h *sweep.History, sweeps store.Store, now bool) error {
+func stopTasks(ctx context.Context, s settings, h *sweep.History, sweeps local.Folders, now bool) error {
 	x, err := tasks(ctx, s, h.Spec, h.Spec.Dir)
 	if err != nil {
 		return err

@@ -16,7 +16,6 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/sweep/local"
-	"github.com/launch-ml/launch/core/sweep/store"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -82,7 +81,7 @@ func newSweepShow() *cobra.Command {
 }
 
 // showSweep prints where a sweep is kept, and which code it runs.
-func showSweep(say ui.Printer, h *sweep.History, sweeps store.Store) {
+func showSweep(say ui.Printer, h *sweep.History, sweeps local.Folders) {
 	say.Line("folder:  %s", sweeps.Folder(h.Spec.Name))
 	say.Line("runs in: %s", cmp.Or(h.Spec.Snapshot, h.Spec.Dir))
 	say.SamePlan(h.Spec)
@@ -96,7 +95,7 @@ func showSweep(say ui.Printer, h *sweep.History, sweeps store.Store) {
 }
 
 // showTrial prints one trial, with the end of its output.
-func showTrial(say ui.Printer, h *sweep.History, row *sweep.Row, sweeps store.Store) error {
+func showTrial(say ui.Printer, h *sweep.History, row *sweep.Row, sweeps local.Folders) error {
 	folder := trialFolder(sweeps, h.Spec.Name, row.Number)
 	inv, err := h.Spec.Template().Render(row.Trial)
 	if err != nil {
@@ -224,7 +223,7 @@ func printRow(h *sweep.History, r *sweep.Row) error {
 }
 
 // followRows prints each row when its trial has ended, until no process drives the sweep.
-func followRows(sweeps store.Store, name string) error {
+func followRows(sweeps local.Folders, name string) error {
 	printed := map[int]int{} // how many starts of a trial had ended
 	for {
 		driven := sweeps.Driver(name) != 0 // before reading: what is written until then is read
@@ -248,7 +247,7 @@ func followRows(sweeps store.Store, name string) error {
 }
 
 // sweepJSON is the document of a sweep, as text.
-func sweepJSON(h *sweep.History, sweeps store.Store, driver int) ([]byte, error) {
+func sweepJSON(h *sweep.History, sweeps local.Folders, driver int) ([]byte, error) {
 	var doc bytes.Buffer
 	e := json.NewEncoder(&doc)
 	e.SetIndent("", "  ")

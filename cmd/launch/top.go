@@ -14,7 +14,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
-	"github.com/launch-ml/launch/core/top"
+	"github.com/launch-ml/launch/core/ui/top"
 )
 
 // refreshLeast is the least time between two looks: a running launch publishes its status once a second.

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin/declared"
 	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/python/formula"
 	"github.com/launch-ml/launch/core/ui"
 )
 

@@ -18,7 +18,6 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
-	"github.com/launch-ml/launch/core/screen"
 	"github.com/launch-ml/launch/core/states"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -95,9 +94,9 @@ type Setup struct {
 	// Live receives the status of an attempt about once a second. It must return soon. May be nil.
 	Live func(record.Status)
 	// Screen shares the place with the program to which launch prints. May be nil.
-	Screen *screen.Screen
+	Screen *proc.Shared
 	// Own is where launch prints its own lines while no program runs; nil: the standard error.
-	Own *screen.Patient
+	Own *proc.Patient
 	// Tell prints advice that would come too late at the end of an attempt. May be nil.
 	Tell func(advice.Advice)
 	// Replaced is called before the program takes the place of launch, when launch cannot watch it. May be nil.
@@ -129,7 +128,7 @@ type Executor struct {
 // New returns an executor for the attempts of one run. Close ends it.
 func New(s Setup) *Executor {
 	if s.Own == nil {
-		s.Own = screen.NewPatient(os.Stderr)
+		s.Own = proc.NewPatient(os.Stderr)
 	}
 	x := &Executor{Setup: s, began: s.Past.Began, made: s.Past.Made, spans: s.Past.Spans}
 	if s.Job != nil {

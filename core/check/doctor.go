@@ -7,10 +7,7 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Package doctor examines the machine and the Python that a command would use. [Look] reads them, under deadlines, and
-// changes nothing. [Machine.Examine] is pure: it decides what is wrong, and which command mends it.
-
-// A State is the result of a check.
+// A MachineState is the result of a check of the machine.
 type MachineState string
 
 // The states. Only Wrong counts as a fault.
@@ -32,7 +29,7 @@ type Finding struct {
 	Mend []string `json:"mend,omitempty"`
 }
 
-// An Answer is the result of one probe.
+// A Probed is the result of one probe.
 type Probed[T any] struct {
 	Value T
 	Err   error // why it is unknown
@@ -179,12 +176,12 @@ func WrongOnes(all []Finding) (n int) {
 	return n
 }
 
-// one is the finding of a check that has one.
+// finding is the finding of a check that has one.
 func finding(state MachineState, found, why string, mend ...string) []Finding {
 	return []Finding{{State: state, Found: found, Why: why, Mend: mend}}
 }
 
-// unknown is the finding of a check whose probe failed.
+// unseen is the finding of a check whose probe failed.
 func unseen(err error) []Finding {
 	return finding(Unseen, "not known", fmt.Sprintf("launch could not find out: %v", err))
 }

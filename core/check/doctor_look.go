@@ -24,7 +24,7 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Deadline bounds each probe: a driver or a file system that hangs must not keep the other findings back.
+// ProbeDeadline bounds each probe: a driver or a file system that hangs must not keep the other findings back.
 const ProbeDeadline = 5 * time.Second
 
 // A Subject is what the machine is examined for.
@@ -37,7 +37,7 @@ type Subject struct {
 	Python  python.Environment
 }
 
-// Look reads the machine. All probes run at once, each under [Deadline]. It changes nothing.
+// LookAtMachine reads the machine. All probes run at once, each under [ProbeDeadline]. It changes nothing.
 func LookAtMachine(ctx context.Context, of Subject) Machine {
 	root := os.DirFS("/")
 	m := Machine{Env: of.Env, Dir: of.Dir, Kernel: strings.TrimSpace(read(root, "proc/sys/kernel/osrelease"))}

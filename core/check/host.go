@@ -12,7 +12,7 @@ import (
 // starting a few loader workers needs about that much host memory.
 const leastMemory = 2 * unit.GiB
 
-// memory checks the host memory, by the machine and its cgroups.
+// hostFindings checks the host memory, by the machine and its cgroups.
 func hostFindings(m Machine) (out []Finding) {
 	if m.Memory.Err != nil {
 		return unseen(m.Memory.Err)

@@ -11,7 +11,6 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
-	"github.com/launch-ml/launch/core/plugin/installed"
 	"github.com/launch-ml/launch/core/private"
 )
 
@@ -19,7 +18,7 @@ import (
 type Plugins struct {
 	Builtin []func() plugin.Plugin // linked into this program
 	State   string                 // the state folder
-	Others  *installed.Store       // the plugins by other authors; nil: there are none
+	Others  *host.Installed        // the plugins by other authors; nil: there are none
 }
 
 // Manifests returns the manifests of the built-in plugins.
@@ -51,7 +50,7 @@ func (ps Plugins) Sources() ([]host.Source, error) {
 
 // Strangers lists the programs that are named as plugins, beside this program, in the plugin folder or on PATH, and
 // that the user has not trusted: launch does not start them.
-func (ps Plugins) Strangers() []installed.Program {
+func (ps Plugins) Strangers() []host.InstalledProgram {
 	if ps.Others == nil {
 		return nil
 	}

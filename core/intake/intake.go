@@ -16,7 +16,6 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
-	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -25,6 +24,7 @@ import (
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/python"
+	"github.com/launch-ml/launch/core/python/formula"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/states"

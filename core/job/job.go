@@ -1,4 +1,5 @@
-// Package job describes what the user asked for: a command, and the job that a plugin has recognised in it.
+// Package job describes what the user asked for: a command, and the job that a plugin has recognised in it,
+// with the checks of what its training should have reached.
 package job
 
 import (

@@ -10,13 +10,13 @@ import (
 	"github.com/launch-ml/launch/core/metric"
 )
 
-// Package checklist decides what was reached at the end of a training: each check of a plugin is a pattern, a bound and
+// What was reached at the end of a training is judged here: each check of a plugin is a pattern, a bound and
 // a window over what the program printed. What was not printed could not be checked, and is never met.
 //
-// [Values.Add] holds a bounded amount of a figure, whatever is printed. [Judge] is pure: it decides by these values.
-// The package knows no project.
+// [CheckValues.Add] holds a bounded amount of a figure, whatever is printed. [Judge] is pure: it decides by these values.
+// No project is known here.
 
-// A State is the result of a check.
+// A CheckState is the result of a check.
 type CheckState string
 
 // The states.
@@ -26,7 +26,7 @@ const (
 	NotChecked CheckState = "not checked" // launch could not find out
 )
 
-// An Item is one line of the list, with its result.
+// A CheckResult is one line of the list, with its result.
 type CheckResult struct {
 	Name  string     `json:"name"` // what is true if it is met
 	State CheckState `json:"state"`
@@ -40,7 +40,7 @@ type CheckResult struct {
 	Elsewhere bool `json:"-"`
 }
 
-// A Point is one value as it was printed.
+// A CheckPoint is one value as it was printed.
 type CheckPoint struct {
 	Value string `json:"value"` // NaN is no number in JSON
 	Step  int64  `json:"step"`  // metric.NoStep if unknown
@@ -66,10 +66,10 @@ func (p CheckPoint) at() string {
 	return p.Value + " at step " + strconv.FormatInt(p.Step, 10)
 }
 
-// NoNumber is the end of [Item.Seen] where a value is NaN or infinite.
+// NoNumber is the end of [CheckResult.Seen] where a value is NaN or infinite.
 const NoNumber = ", which is no finite number"
 
-// A Series is what is kept of one figure.
+// A CheckSeries is what is kept of one figure.
 type CheckSeries struct {
 	Name  string     `json:"name,omitempty"` // of the group "series"
 	Count int        `json:"count"`
@@ -81,7 +81,7 @@ type CheckSeries struct {
 	Last []CheckPoint `json:"last"`
 }
 
-// Values are what is kept of the figures of a check.
+// CheckValues are what is kept of the figures of a check.
 type CheckValues struct {
 	Series []CheckSeries `json:"series,omitempty"`
 	Early  int           `json:"early,omitempty"` // values that came before the check counts them
@@ -319,7 +319,7 @@ func clip(s string, most int) string {
 	return s
 }
 
-// Open lists the items that the end of a run reports: those that are not met, and those that the project declares and
+// OpenChecks lists the items that the end of a run reports: those that are not met, and those that the project declares and
 // that could not be checked.
 func OpenChecks(all []CheckResult) (out []CheckResult) {
 	for _, it := range all {

@@ -14,7 +14,7 @@ import (
 	"github.com/launch-ml/launch/core/proc"
 )
 
-// A Watch follows the ranks of a program by looking at /proc. It is not for several goroutines.
+// A Ranks follows the ranks of a program by looking at /proc. It is not for several goroutines.
 type Ranks struct {
 	root  int
 	want  int
@@ -38,7 +38,7 @@ const (
 	seldom = 10 * time.Second
 )
 
-// Follow returns a watch of a program by its first process. want is how many ranks the job has on this machine; 0:
+// FollowRanks returns a watch of a program by its first process. want is how many ranks the job has on this machine; 0:
 // unknown.
 func FollowRanks(pid, want int) *Ranks {
 	return &Ranks{root: pid, want: want, outer: numberOf(environ(os.Getpid())), wrote: map[int]int64{},

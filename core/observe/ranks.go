@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Package ranks finds the ranks of a program among its processes on this machine, and decides when those that wait
-// for one
-// that ran out of memory may be ended.
+// The ranks of a program are found among its processes on this machine, and it is decided here when those that wait for
+// one that ran out of memory may be ended.
 //
 // It knows no launcher. A rank is a process that a launcher has given a number in its environment (torchrun,
 // accelerate,
@@ -29,7 +28,7 @@ const (
 	noisy = 3 * time.Second
 )
 
-// Facts are what is known of a job at a moment.
+// RankFacts are what is known of a job at a moment.
 type RankFacts struct {
 	Now     time.Time
 	Certain bool      // a rank is certain to have run out of memory and not to go on

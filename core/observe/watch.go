@@ -1,4 +1,5 @@
-// Package observe watches the memory that a job holds while an attempt runs, and assigns the peaks to its phases.
+// Package observe watches the processes of a job while an attempt runs: the memory that they hold, whose peaks it assigns
+// to the job's phases, and the ranks among them that wait for one that has ended.
 package observe
 
 import (

@@ -16,11 +16,10 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Package witness hears what a program's own Python processes say of their memory: what the card's allocator refused,
-// and
-// from where it was asked; the allocator's peaks; the exception that ended a process.
+// A witness hears what a program's own Python processes say of their memory: what the card's allocator refused, and from
+// where it was asked; the allocator's peaks; the exception that ended a process.
 //
-// It is a part of the hook that core/overlay installs (witness.py), off unless launch or a plugin wants it. The program
+// It is a part of the hook that [Install] installs (witness.py), off unless launch or a plugin wants it. The program
 // prints and returns what it would without it. What stands in the way is said ([oom.Handshake]) and never stops a run.
 //
 // It was tried on torch 1.13 and 2.15 without a card, and on a stand-in for torch._C that refuses requests: on no
@@ -31,7 +30,7 @@ var script []byte
 
 const name = "witness.py"
 
-// Part is what [overlay.Install] has to be given for processes to speak.
+// WitnessPart is what [Install] has to be given for processes to speak.
 func WitnessPart() Part { return Part{Name: name, Text: script} }
 
 // A Witness hears the processes of one attempt, while they run and after.
@@ -53,10 +52,10 @@ type Witness struct {
 	hook                oom.Handshake
 }
 
-// kept is how many refusals are kept of the first, and as many of the last.
+// mostKept is how many refusals are kept of the first, and as many of the last.
 const mostKept = 16
 
-// Of is the witness of the processes that load an overlay's hook with [Part].
+// WitnessOf is the witness of the processes that load an overlay's hook with [WitnessPart].
 func WitnessOf(o *Overlay) *Witness {
 	return &Witness{path: o.ReportFile(), counts: map[int]int{}, torches: map[int]bool{}, cards: map[int]bool{}}
 }

@@ -38,7 +38,7 @@ type witnessOutcome struct {
 	signal         syscall.Signal
 }
 
-// start runs main.py in dir.
+// witnessStart runs main.py in dir.
 func witnessStart(t testing.TB, dir string, env []string, args ...string) witnessOutcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // of a hang: on a busy machine torch alone takes a minute
@@ -90,7 +90,7 @@ func heard(t *testing.T, files map[string]string) (witnessOutcome, *oom.Inside, 
 	return out, w.Inside(time.Now()), w
 }
 
-// programs end in all the ways there are. Each runs bare and with the hook, and must print and return the same.
+// witnessPrograms end in all the ways there are. Each runs bare and with the hook, and must print and return the same.
 var witnessPrograms = map[string]struct {
 	text, failed string // the exception that is to be reported; "" for none
 	args         []string

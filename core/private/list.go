@@ -13,13 +13,13 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// An Entry is a file that the user has approved, with its content at that time.
+// An Approval is a file that the user has approved, with its content at that time.
 type Approval struct {
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"`
 }
 
-// A List is the file in which approved settings files are recorded.
+// An Approvals is the file in which approved settings files are recorded.
 type Approvals string
 
 // Approved returns the user's own list. It is "", and empty, if there is no folder for it.

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Package trust decides from which files launch takes settings: files that the user or root owns and nobody else can
+// launch takes settings from files that nobody but the user can have written: files that the user or root owns and nobody else can
 // write (compare git's safe.directory and sshd's StrictModes). It also keeps the list of files that the user has
 // approved.
 //
@@ -23,7 +23,7 @@ import (
 // maxSize bounds the size of a settings file, in bytes; a real one has a few hundred.
 const maxSize = 1 << 20
 
-// A File is a settings file that was read.
+// A Settings is a settings file that was read.
 type Settings struct {
 	Path string // absolute, with links in the folder's path resolved
 	Text []byte
@@ -37,7 +37,7 @@ func (f *Settings) Sum() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Read reads a settings file. The content is of the file that was checked, even if another one takes its name
+// ReadSettings reads a settings file. The content is of the file that was checked, even if another one takes its name
 // meanwhile. The error wraps fs.ErrNotExist if there is no file. Read opens regular files only, so a FIFO cannot hang
 // it.
 func ReadSettings(path string) (*Settings, error) {
@@ -131,7 +131,7 @@ func kindOf(kind uint32) string {
 // A judge decides for one reader whether somebody else could have written a file.
 type judge struct {
 	uid    uint32
-	others func(mode uint32, gid int, list []byte) bool // see [private.Others]
+	others func(mode uint32, gid int, list []byte) bool // see [Others]
 }
 
 func self() judge { return judge{uint32(os.Geteuid()), Others} }
@@ -222,7 +222,7 @@ func Nearest(dir, name, home string) string {
 	}
 	for _, d := range folders[:last+1] {
 		path := filepath.Join(d, name)
-		// there may be a file: [Read] reports it
+		// there may be a file: [ReadSettings] reports it
 		if _, err := os.Lstat(path); err == nil || errors.Is(err, fs.ErrPermission) {
 			return path
 		}

@@ -1,4 +1,5 @@
-// Package proc runs a program as if it had been started without launch, in a pseudo-terminal or on copied pipes, to its last byte.
+// Package proc runs a program as if it had been started without launch, in a pseudo-terminal or on copied pipes, to its
+// last byte, and shares its terminal with launch's own lines ([Shared]).
 //
 // Between this process and the program stands a keeper: this same executable, started again. It is the leader of the
 // pseudo-terminal's session, as a shell would be, so that job control inside is the kernel's own; it collects what

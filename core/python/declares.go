@@ -7,7 +7,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 )
 
-// An Option is one that a program declares to argparse.
+// A DeclaredOption is one that a program declares to argparse.
 type DeclaredOption struct {
 	config.Option
 	// Default is its default as it is spelled, a string without its quotes; "" where none is given.

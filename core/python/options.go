@@ -8,10 +8,10 @@ import (
 	"github.com/launch-ml/launch/core/config"
 )
 
-// Package options finds the settings that a Python training program takes: the options of its command line with their
+// The settings that a Python training program takes are the options of its command line with their
 // defaults, the keys of its configuration, and the constants of its script.
 //
-// It reads the script and the files of its project that it imports, and runs nothing. A default that comes from
+// [ReadOptions] reads the script and the files of its project that it imports, and runs nothing. A default that comes from
 // code that is not read, or that is computed, is unknown.
 
 // How says by what a program takes a setting.
@@ -57,7 +57,7 @@ func (o Option) Where() string {
 	return Place(o.Path, o.Line)
 }
 
-// A List is what was found of a program.
+// An Options is what was found of a program.
 type Options struct {
 	Options []Option
 	// Unread are places where options are declared that were not read: a library adds them, or their names are computed.
@@ -105,13 +105,13 @@ func underscored(name string) string {
 	return name[:len(name)-len(trimmed)] + strings.ReplaceAll(trimmed, "-", "_")
 }
 
-// Default is the default of an option, and whether it is known.
+// optionDefault is the default of an option, and whether it is known.
 func optionDefault(l Options, name string) (string, bool) {
 	o, ok := l.Lookup(name)
 	return o.Default, ok && o.Known
 }
 
-// Read finds the settings of a script. Its imports are looked for beside it and below roots: the folder that the
+// ReadOptions finds the settings of a script. Its imports are looked for beside it and below roots: the folder that the
 // command is run in, of a module.
 func ReadOptions(script string, roots ...string) Options {
 	r := newReader(append([]string{filepath.Dir(script)}, roots...))

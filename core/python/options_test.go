@@ -11,7 +11,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 )
 
-// write makes a project of files, "name\n" before each text, and returns its folder.
+// optionsWrite makes a project of files, "name\n" before each text, and returns its folder.
 func optionsWrite(t testing.TB, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {

@@ -1,5 +1,5 @@
-// Package python finds the Python that a command would use: its interpreter, and the versions of its packages. It reads
-// files only, and starts nothing.
+// Package python knows the Python of a command by its files: the interpreter and the packages that it would use, the
+// source of its program, and the options that this takes, with their defaults. It starts nothing.
 package python
 
 import (

@@ -1,6 +1,6 @@
 package python
 
-// Recorded lists the options that a program has of the recorded dataclasses of a library, by their full names
+// RecordedOptions lists the options that a program has of the recorded dataclasses of a library, by their full names
 // ("trl.SFTConfig"): of a program whose script is a library's own.
 func RecordedOptions(how How, classes ...string) []Option {
 	var r reader

@@ -18,7 +18,7 @@ const maxAround = 1 << 20
 var (
 	// environ matches a variable that a Python script reads by its name.
 	environ = lazy.MustCompile(`(?:environ(?:\.get\(|\.setdefault\(|\[)|getenv\()\s*["'](\w+)["']`)
-	// named matches a file of settings that a script names itself.
+	// namedRecipe matches a file of settings that a script names itself.
 	namedRecipe = lazy.MustCompile(`["']([\w./-]+\.(?:ya?ml|toml))["']`)
 	// passing are variables that differ from run to run, and change no need.
 	passing = lazy.MustCompile(`^(SLURM_|WANDB_|MASTER_|(LOCAL_)?RANK$|WORLD_SIZE$|CUDA_VISIBLE_DEVICES$|TMPDIR$)`)

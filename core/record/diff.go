@@ -16,10 +16,10 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Package diff compares two recorded runs: their memory line by line, their speed and figures, and everything recorded
-// that differs between them. It does not decide which difference caused which.
+// Two recorded runs are compared: their memory line by line, their speed and figures, and everything recorded
+// that differs between them. It is not decided which difference caused which.
 
-// Version is the version of [Diff]. Fields are added within a version and never change their meaning.
+// DiffVersion is the version of [Diff]. Fields are added within a version and never change their meaning.
 const DiffVersion = 1
 
 // A Diff is what differs between run A and run B. Lists are empty, never null.
@@ -35,7 +35,7 @@ type Diff struct {
 	Unknown []string `json:"unknown"`
 }
 
-// A Run names one of the two.
+// A ComparedRun names one of the two.
 type ComparedRun struct {
 	ID      string     `json:"id"`
 	Began   time.Time  `json:"began"`
@@ -59,7 +59,7 @@ func (p Pair) Delta() (d unit.Bytes, ok bool) {
 	return *p.B - *p.A, true
 }
 
-// A Phase is the memory of one phase.
+// A PhasePair is the memory of one phase.
 type PhasePair struct {
 	Phase string `json:"phase"`
 	// Predicted are the lines of the ledger, the largest difference first. Where both estimates are known, a line
@@ -69,14 +69,14 @@ type PhasePair struct {
 	Measured  []PeakPair `json:"measured"`
 }
 
-// A Line is a line of the ledger.
+// A LinePair is a line of the ledger.
 type LinePair struct {
 	Kind mem.Kind `json:"kind"`
 	What string   `json:"what"`
 	Pair
 }
 
-// A Peak is a quantity that was measured.
+// A PeakPair is a quantity that was measured.
 type PeakPair struct {
 	Is string `json:"is"`
 	Pair
@@ -84,7 +84,7 @@ type PeakPair struct {
 	BoundB mem.Bound `json:"b_bound,omitempty"`
 }
 
-// A Figure is the speed or a metric; nil: not known.
+// A FigurePair is the speed or a metric; nil: not known.
 type FigurePair struct {
 	Name string   `json:"name"`
 	A    *float64 `json:"a"`
@@ -387,7 +387,7 @@ func lines(a, b mem.Estimate) []LinePair {
 	return out
 }
 
-// peaks compares what was measured, quantity by quantity.
+// peakPairs compares what was measured, quantity by quantity.
 func peakPairs(a, b []mem.Measurement) []PeakPair {
 	out := []PeakPair{}
 	for _, is := range []string{mem.Used, mem.Reserved, mem.Allocated, mem.Data, mem.Resident} {

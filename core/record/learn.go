@@ -343,7 +343,7 @@ func learned(e *mem.Estimate, rs []Receipt) {
 	}
 }
 
-// names lists the runs of receipts in one line.
+// runNames lists the runs of receipts in one line.
 func runNames(rs []Receipt) string {
 	var runs []string
 	for _, r := range rs {

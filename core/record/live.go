@@ -16,22 +16,22 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Package live has what a running launch publishes of its run: a small file in the run's folder, written about once a
+// A running launch publishes what is known of its run: a small file in the run's folder, written about once a
 // second, that other processes read.
 //
 // The file is written in place, by one write. A rename each second would make the file system write to its disk each
 // second, and in place a full disk does no harm. A checksum shows a reader that it has read half of an older status.
 
-// Version of [Status]. A reader refuses newer ones. Fields are added within a version and never change their meaning.
+// StatusVersion of [Status]. A reader refuses newer ones. Fields are added within a version and never change their meaning.
 const StatusVersion = 1
 
-// Every is the time between two statuses.
+// StatusEvery is the time between two statuses.
 const StatusEvery = time.Second
 
-// file is the name of the file in the folder of a run.
+// statusName is the name of the file in the folder of a run.
 const statusName = "live"
 
-// mostText bounds what is read.
+// mostStatus bounds what is read.
 const mostStatus = 64 << 10
 
 // A Status is what is known of an attempt that runs.
@@ -66,7 +66,7 @@ type Progress struct {
 	Step time.Duration `json:"step_ns,omitempty"`
 }
 
-// Memory is what the job holds.
+// StatusMemory is what the job holds.
 type StatusMemory struct {
 	Now  unit.Bytes `json:"now_bytes"`
 	Peak unit.Bytes `json:"peak_bytes"`
@@ -115,10 +115,10 @@ func (s Status) Expected() (most unit.Bytes) {
 	return most
 }
 
-// A File is the status of a run, open for writing.
+// A StatusFile is the status of a run, open for writing.
 type StatusFile struct{ file *os.File }
 
-// Create makes the file of a run in the run's folder.
+// CreateStatus makes the file of a run in the run's folder.
 func CreateStatus(dir string) (*StatusFile, error) {
 	f, err := private.Open(filepath.Join(dir, statusName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err == nil {
@@ -147,10 +147,10 @@ func (f *StatusFile) Write(s Status) error {
 // Close removes the file: the attempt is over.
 func (f *StatusFile) Close() error { return errors.Join(os.Remove(f.file.Name()), f.file.Close()) }
 
-// ErrNone is wrapped by the error of [Read] if the run has no status.
+// ErrNoStatus is wrapped by the error of [ReadStatus] if the run has no status.
 var ErrNoStatus = errors.New("no status of the run")
 
-// Read reads the status in the folder of a run. A launch that was killed leaves its last one: Time shows its age.
+// ReadStatus reads the status in the folder of a run. A launch that was killed leaves its last one: Time shows its age.
 func ReadStatus(dir string) (*Status, error) {
 	var torn error
 	for range 3 { // a status may be half written

@@ -12,7 +12,7 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A size is what the same program took at one micro-batch.
+// A tookAt is what the same program took at one micro-batch.
 type tookAt struct {
 	micro   float64
 	took    float64   // 0 if no receipt of it passed

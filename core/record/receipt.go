@@ -11,13 +11,12 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Package receipt keeps what was predicted and what was measured of each phase of an attempt, and uses it to correct
-// later estimates.
+// Receipts keep what was predicted and what was measured of each phase of an attempt, to correct later estimates.
 //
-// A [Subject] is a job on a machine. After an attempt it makes the receipts, which a [Store] keeps in a file; before the
+// A [Subject] is a job on a machine. After an attempt it makes the receipts, which a [Receipts] keeps in a file; before the
 // next run it corrects the job's ladders by the receipts in that file.
 
-// Version is the version of [Receipt]. Fields are added within a version and never change their meaning.
+// ReceiptVersion is the version of [Receipt]. Fields are added within a version and never change their meaning.
 const ReceiptVersion = 1
 
 // A Receipt records one phase of one finished attempt: the memory that was predicted, the peaks that were measured, and
@@ -48,7 +47,7 @@ type Receipt struct {
 // id names a receipt: a phase of an attempt has one receipt.
 func (r Receipt) id() string { return fmt.Sprintf("%s/%d/%s", r.Run, r.Attempt, r.Job.Phase) }
 
-// A Key identifies a phase of a job at its settings.
+// A ReceiptKey identifies a phase of a job at its settings.
 type ReceiptKey struct {
 	Plugin     string `json:"plugin"`
 	Arch       string `json:"arch,omitempty"`

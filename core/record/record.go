@@ -1,5 +1,6 @@
-// Package record keeps the records of runs: one folder for each run, with its events as lines of JSON and the output of
-// its programs.
+// Package record keeps what is known of runs on disk: one folder for each run, with its events as lines of JSON, the
+// output of its programs and its status while it runs, and the receipts of all runs, by which later estimates are
+// corrected. It compares two of them ([Compare]).
 //
 // Events are appended and never rewritten, so a run can be read and continued even after a crash of launch. A truncated
 // last line is skipped.

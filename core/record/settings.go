@@ -71,7 +71,7 @@ func (s *side) edited(r *run.Run) {
 	}
 }
 
-// matters are the variables that change how a PyTorch program runs.
+// environmentMatters are the variables that change how a PyTorch program runs.
 var environmentMatters = lazy.MustCompile(`^(CUDA_|PYTORCH_|TORCH_|NCCL_|OMP_|MKL_|MALLOC_|CUBLAS_|NVIDIA_|LD_PRELOAD$|` +
 	`LD_LIBRARY_PATH$|PYTHON|VIRTUAL_ENV$|CONDA_DEFAULT_ENV$|HF_HUB_OFFLINE$|SLURM_JOB_PARTITION$|SLURM_CPUS_PER_TASK$)`)
 
@@ -106,7 +106,7 @@ func put(values map[string]map[string]string, name, value string) {
 	values[kind][name] = MaskArgs([]string{"--" + last, value})[1]
 }
 
-// shells read their arguments as a program, which is compared as a whole.
+// bourneShells read their arguments as a program, which is compared as a whole.
 var bourneShells = []string{"sh", "bash", "dash", "zsh"}
 
 // arguments adds the options of a command, and its other words in order. An option before the script, as of python -u,

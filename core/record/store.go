@@ -19,7 +19,7 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// A Store is a file of receipts, with one line of JSON for each. New receipts are appended. Reading skips lines that are
+// A Receipts is a file of receipts, with one line of JSON for each. New receipts are appended. Reading skips lines that are
 // not valid, such as one that a full disk has truncated.
 //
 // The file is bounded: it keeps the newest five receipts of one phase of one program at the same settings on the same
@@ -93,7 +93,7 @@ func eachLine(in io.Reader, see func(number int, line []byte)) error {
 	}
 }
 
-// Lines formats receipts as the file has them and [Store.Import] reads them: one line of JSON for each.
+// ReceiptLines formats receipts as the file has them and [Receipts.Import] reads them: one line of JSON for each.
 func ReceiptLines(rs []Receipt) (text []byte, err error) {
 	for _, r := range rs {
 		b, err := json.Marshal(r)

@@ -26,7 +26,7 @@ type Subject struct {
 	python  string // digest of the interpreter's path
 }
 
-// Of returns the subject of a job on a device. With d nil it has no machine: it makes no receipts and corrects nothing.
+// SubjectOf returns the subject of a job on a device. With d nil it has no machine: it makes no receipts and corrects nothing.
 // limited reports whether launch limits the job's memory on a CPU and so sets its heap ([python.SteadyHeap]).
 func SubjectOf(j *job.Job, d *gpu.Device, limited bool) Subject {
 	s := Subject{job: j, machine: machineOf(j.Command.Env, d, limited), program: programOf(j), project: digest(j.Command.Dir)}

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/launch-ml/launch/core/mem"
-	"github.com/launch-ml/launch/core/report/plot"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -32,8 +31,8 @@ type part struct {
 }
 
 // breakdownPlot draws the last attempt of each plan that has an estimate or a measurement; ok is false if none has.
-func breakdownPlot(all []tried) (d plot.Drawing, ok bool) {
-	d = plot.Drawing{Name: "breakdown", Title: "Predicted beside measured", W: plotWidth,
+func breakdownPlot(all []tried) (d Drawing, ok bool) {
+	d = Drawing{Name: "breakdown", Title: "Predicted beside measured", W: plotWidth,
 		About: "For each attempt and phase a bar of what was predicted, by kind of memory, and bars of what was measured."}
 	if len(all) > maxPanels {
 		d.Hint = fmt.Sprintf("Only the last %d of %d attempts are drawn.", maxPanels, len(all))
@@ -75,16 +74,16 @@ func breakdownPlot(all []tried) (d plot.Drawing, ok bool) {
 		y += barHeight + 8
 	}
 	y += 12
-	d.Line(x+1, y-1, x+1, y+11, plot.Shape{Stroke: plot.Bad, Width: 1.5})
-	d.Write(x+8, y+9, "room", plot.Shape{Small: true})
+	d.Line(x+1, y-1, x+1, y+11, Shape{Stroke: Bad, Width: 1.5})
+	d.Write(x+8, y+9, "room", Shape{Small: true})
 	x += 60
 	for i, k := range kinds {
-		if x+plot.TextWidth(string(k))+34 > plotWidth {
+		if x+TextWidth(string(k))+34 > plotWidth {
 			x, y = 12, y+18
 		}
-		d.Rect(x, y, 12, 10, plot.Shape{Fill: plot.Series(i), Alpha: faint(i)})
-		d.Write(x+17, y+9, string(k), plot.Shape{Small: true})
-		x += plot.TextWidth(string(k)) + 34
+		d.Rect(x, y, 12, 10, Shape{Fill: Series(i), Alpha: faint(i)})
+		d.Write(x+17, y+9, string(k), Shape{Small: true})
+		x += TextWidth(string(k)) + 34
 	}
 	d.H = y + 26
 	return d, true
@@ -122,18 +121,18 @@ func barsOf(t tried, c run.Choice) (out []bar) {
 }
 
 // drawBar draws a bar. A correction below zero is taken off the end: the bar without it is drawn paler.
-func drawBar(d *plot.Drawing, b bar, kinds []mem.Kind, y, unitWidth float64) {
-	d.Write(barLeft-8, y+12, plot.Fit(b.label, barLeft-12), plot.Shape{Anchor: plot.End, Small: true, Note: b.label})
+func drawBar(d *Drawing, b bar, kinds []mem.Kind, y, unitWidth float64) {
+	d.Write(barLeft-8, y+12, Fit(b.label, barLeft-12), Shape{Anchor: End, Small: true, Note: b.label})
 	x, end := barLeft, barLeft
 	for _, p := range b.parts {
 		if p.bytes < 0 {
 			continue
 		}
 		w := float64(p.bytes) * unitWidth
-		s := plot.Shape{Note: p.bytes.String() + " " + b.note, Stroke: plot.Paper, Fill: plot.Ink, Alpha: 0.55}
+		s := Shape{Note: p.bytes.String() + " " + b.note, Stroke: Paper, Fill: Ink, Alpha: 0.55}
 		if p.kind != "" {
 			i := slices.Index(kinds, p.kind)
-			s.Fill, s.Alpha, s.Note = plot.Series(i), faint(i), fmt.Sprintf("%s: %v", p.kind, p.bytes)
+			s.Fill, s.Alpha, s.Note = Series(i), faint(i), fmt.Sprintf("%s: %v", p.kind, p.bytes)
 		}
 		d.Rect(x, y, w, barHeight, s)
 		x += w
@@ -142,15 +141,15 @@ func drawBar(d *plot.Drawing, b bar, kinds []mem.Kind, y, unitWidth float64) {
 	for _, p := range b.parts {
 		if p.bytes < 0 {
 			w := float64(-p.bytes) * unitWidth
-			d.Rect(x-w, y, w, barHeight, plot.Shape{Fill: plot.Paper, Alpha: 0.65, Note: fmt.Sprintf("%s: %v", p.kind, p.bytes)})
+			d.Rect(x-w, y, w, barHeight, Shape{Fill: Paper, Alpha: 0.65, Note: fmt.Sprintf("%s: %v", p.kind, p.bytes)})
 			x -= w
 		}
 	}
 	if at := barLeft + float64(b.room)*unitWidth; b.room > 0 && at < plotWidth-60 {
-		d.Line(at, y-4, at, y+barHeight+4, plot.Shape{Stroke: plot.Bad, Width: 1.5, Note: "room " + b.room.String()})
-		if at > end && at < end+plot.TextWidth(b.total.String())+10 {
+		d.Line(at, y-4, at, y+barHeight+4, Shape{Stroke: Bad, Width: 1.5, Note: "room " + b.room.String()})
+		if at > end && at < end+TextWidth(b.total.String())+10 {
 			end = at
 		}
 	}
-	d.Write(end+6, y+12, b.total.String(), plot.Shape{Small: true, Bold: true})
+	d.Write(end+6, y+12, b.total.String(), Shape{Small: true, Bold: true})
 }

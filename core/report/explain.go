@@ -17,8 +17,6 @@ import (
 	"github.com/launch-ml/launch/core/ui"
 )
 
-// Package explain finds out why a log or a recorded run ended, and what would have helped.
-
 // Explain explains texts, or one run of a store. An argument is a file, a folder, "-" for standard input, or a run's name.
 func Explain(store record.Store, args []string) (ui.Explanation, error) {
 	var files []string
@@ -79,7 +77,7 @@ func explainTexts(files []string, named bool) (ui.Explanation, error) {
 // lastLines is how many of a program's last lines are shown if nothing else explains its failure.
 const lastLines = 8
 
-// Run explains the last attempt of a run. name is as launch show takes it.
+// ExplainRun explains the last attempt of a run. name is as launch show takes it.
 func ExplainRun(store record.Store, name string) (ui.Explanation, error) {
 	id, err := store.Find(name)
 	if err != nil {

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"html/template"
 	"sync"
-
-	"github.com/launch-ml/launch/core/report/plot"
 )
 
 // Mark is in the first bytes of each text file that this package makes. A program that is about to write a report there
@@ -27,7 +25,7 @@ var (
 
 // page is parsed when it is first used: most runs of launch write no page.
 var page = sync.OnceValue(func() *template.Template {
-	return template.Must(plot.Template(template.Must(template.New("report").Parse(pageSource))))
+	return template.Must(Template(template.Must(template.New("report").Parse(pageSource))))
 })
 
 // policy is the content security policy of a page: nothing is loaded, and no other style and script count than its own.
@@ -44,7 +42,7 @@ func policy(style, script string) string {
 func HTML(r Report) ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString("<!doctype html>\n<!-- " + Mark + " -->\n")
-	style := plot.Styles() + pageStyle
+	style := Styles() + pageStyle
 	err := page().ExecuteTemplate(&b, "page", struct {
 		Report
 		CSP string
@@ -58,10 +56,10 @@ func HTML(r Report) ([]byte, error) {
 }
 
 // Picture returns a plot as a file: "svg" or "png", with the mark.
-func Picture(d plot.Drawing, format string) ([]byte, error) {
+func Picture(d Drawing, format string) ([]byte, error) {
 	if format == "png" {
-		return plot.PNG(d, Mark)
+		return PNG(d, Mark)
 	}
-	text, err := plot.SVG(d)
+	text, err := SVG(d)
 	return append([]byte("<!-- "+Mark+" -->\n"), text...), err
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/record"
-	"github.com/launch-ml/launch/core/report/plot"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -54,7 +53,7 @@ func eachText(v reflect.Value, f func(string) string) {
 		}
 	case reflect.Struct:
 		switch own := v.Addr().Interface().(type) {
-		case *plot.Drawing: // the other strings of a shape are names of colours
+		case *Drawing: // the other strings of a shape are names of colours
 			own.Strings(f)
 			return
 		case *Num: // a place may have the name of a metric

@@ -9,7 +9,6 @@ import (
 
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/observe"
-	"github.com/launch-ml/launch/core/report/plot"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
@@ -41,8 +40,8 @@ type panel struct {
 }
 
 // memoryPlot draws the memory over time.
-func memoryPlot(curves []*observe.Curve, all []tried, running bool) plot.Drawing {
-	d := plot.Drawing{Name: "memory", Title: "Memory over time", W: plotWidth}
+func memoryPlot(curves []*observe.Curve, all []tried, running bool) Drawing {
+	d := Drawing{Name: "memory", Title: "Memory over time", W: plotWidth}
 	panels := panelsOf(curves, all)
 	phases := phasesOf(panels)
 	top := ceiling(panels)
@@ -196,11 +195,11 @@ func (s scale) steps() (out []unit.Bytes) {
 }
 
 // axis draws the amounts.
-func (s scale) axis(d *plot.Drawing) {
+func (s scale) axis(d *Drawing) {
 	for _, b := range s.steps() {
 		y := s.at(b)
-		d.Line(plotLeft, y, plotWidth-plotRight, y, plot.Shape{Stroke: plot.Grid})
-		d.Write(plotLeft-8, y+4, axisText(b), plot.Shape{Anchor: plot.End, Fill: plot.Muted, Small: true})
+		d.Line(plotLeft, y, plotWidth-plotRight, y, Shape{Stroke: Grid})
+		d.Write(plotLeft-8, y+4, axisText(b), Shape{Anchor: End, Fill: Muted, Small: true})
 	}
 }
 
@@ -221,43 +220,43 @@ func axisText(b unit.Bytes) string {
 }
 
 // panel draws an attempt.
-func (s scale) panel(d *plot.Drawing, p panel, phases []string, running bool) {
+func (s scale) panel(d *Drawing, p panel, phases []string, running bool) {
 	bottom := s.y + s.height
-	d.Rect(p.x, s.y, p.width, s.height, plot.Shape{Stroke: plot.Grid})
-	title, end, colour := fmt.Sprintf("attempt %d", p.t.Plan.Attempt), string(p.t.Outcome.Ending), plot.Bad
+	d.Rect(p.x, s.y, p.width, s.height, Shape{Stroke: Grid})
+	title, end, colour := fmt.Sprintf("attempt %d", p.t.Plan.Attempt), string(p.t.Outcome.Ending), Bad
 	switch {
 	case p.t.Outcome.Ending == run.Succeeded:
-		colour = plot.Good
+		colour = Good
 	case end == "" && running:
-		end, colour = "running", plot.Ink
+		end, colour = "running", Ink
 	case end == "":
 		end = "cut off"
 	}
 	note := title + ", " + orElse(changes(p.t), run.AsAsked) + ": " + end
-	if p.width < plot.TextWidth(title) {
+	if p.width < TextWidth(title) {
 		title = fmt.Sprint(p.t.Plan.Attempt)
 	}
-	d.Write(p.x, panelTop-22, title, plot.Shape{Bold: true, Note: note})
-	d.Write(p.x, panelTop-8, plot.Fit(end, 1.15*p.width), plot.Shape{Fill: colour, Small: true, Note: note})
+	d.Write(p.x, panelTop-22, title, Shape{Bold: true, Note: note})
+	d.Write(p.x, panelTop-8, Fit(end, 1.15*p.width), Shape{Fill: colour, Small: true, Note: note})
 	s.times(d, p, bottom)
 	s.curve(d, p)
 	s.predicted(d, p, phases)
 	if room := p.t.Plan.Room; room > 0 && room <= s.top {
-		d.Line(p.x, s.at(room), p.x+p.width, s.at(room), plot.Shape{Stroke: plot.Bad, Width: 1.5, Note: "room " +
+		d.Line(p.x, s.at(room), p.x+p.width, s.at(room), Shape{Stroke: Bad, Width: 1.5, Note: "room " +
 			room.String()})
 	} else if room > s.top {
-		d.Write(p.x+p.width-4, s.y+13, plot.Fit("room "+room.String()+" ↑", p.width-8),
-			plot.Shape{Fill: plot.Bad, Small: true, Anchor: plot.End})
+		d.Write(p.x+p.width-4, s.y+13, Fit("room "+room.String()+" ↑", p.width-8),
+			Shape{Fill: Bad, Small: true, Anchor: End})
 	}
 	s.peak(d, p)
 	lanes(d, p, phases, bottom+24)
 }
 
 // times draws the time axis of an attempt.
-func (s scale) times(d *plot.Drawing, p panel, bottom float64) {
-	d.Write(p.x, bottom+14, "0", plot.Shape{Fill: plot.Muted, Small: true})
+func (s scale) times(d *Drawing, p panel, bottom float64) {
+	d.Write(p.x, bottom+14, "0", Shape{Fill: Muted, Small: true})
 	if p.width > 40 {
-		d.Write(p.x+p.width, bottom+14, lasting(p.lasted), plot.Shape{Fill: plot.Muted, Small: true, Anchor: plot.End})
+		d.Write(p.x+p.width, bottom+14, lasting(p.lasted), Shape{Fill: Muted, Small: true, Anchor: End})
 	}
 }
 
@@ -267,18 +266,18 @@ func (p panel) place(at time.Duration) float64 {
 }
 
 // curve draws what was read. A time without a reading is a gap.
-func (s scale) curve(d *plot.Drawing, p panel) {
+func (s scale) curve(d *Drawing, p panel) {
 	if p.curve == nil {
 		if p.width > 130 {
-			d.Write(p.x+p.width/2, s.y+s.height/2, "not recorded over time", plot.Shape{Anchor: plot.Middle, Fill: plot.Muted})
+			d.Write(p.x+p.width/2, s.y+s.height/2, "not recorded over time", Shape{Anchor: Middle, Fill: Muted})
 		}
 		return
 	}
 	for _, part := range unbroken(p.curve) {
-		var upper, lower, line []plot.Point
+		var upper, lower, line []Point
 		for _, sp := range part {
-			first := plot.Point{X: p.place(sp.LeastAt), Y: s.at(sp.Least)}
-			second := plot.Point{X: p.place(sp.MostAt), Y: s.at(sp.Most)}
+			first := Point{X: p.place(sp.LeastAt), Y: s.at(sp.Least)}
+			second := Point{X: p.place(sp.MostAt), Y: s.at(sp.Most)}
 			if sp.MostAt < sp.LeastAt {
 				first, second = second, first
 			}
@@ -286,12 +285,12 @@ func (s scale) curve(d *plot.Drawing, p panel) {
 			if first != second {
 				line = append(line, second)
 			}
-			upper = append(upper, plot.Point{X: p.place(sp.MostAt), Y: s.at(sp.Most)})
-			lower = append(lower, plot.Point{X: p.place(sp.LeastAt), Y: s.at(0)})
+			upper = append(upper, Point{X: p.place(sp.MostAt), Y: s.at(sp.Most)})
+			lower = append(lower, Point{X: p.place(sp.LeastAt), Y: s.at(0)})
 		}
 		slices.Reverse(lower)
-		d.Add(plot.Shape{Points: append(upper, lower...), Closed: true, Fill: plot.Series(0), Alpha: 0.18})
-		d.Add(plot.Shape{Points: line, Stroke: plot.Series(0), Width: 1.6})
+		d.Add(Shape{Points: append(upper, lower...), Closed: true, Fill: Series(0), Alpha: 0.18})
+		d.Add(Shape{Points: line, Stroke: Series(0), Width: 1.6})
 	}
 }
 
@@ -317,7 +316,7 @@ func unbroken(c *observe.Curve) (out [][]observe.Span) {
 }
 
 // predicted draws the estimate of each phase as a dashed line in the phase's colour.
-func (s scale) predicted(d *plot.Drawing, p panel, phases []string) {
+func (s scale) predicted(d *Drawing, p panel, phases []string) {
 	for _, c := range p.t.Plan.Choices {
 		if !c.Estimate.Known() || len(c.Estimate.Items) == 0 {
 			continue
@@ -326,21 +325,21 @@ func (s scale) predicted(d *plot.Drawing, p panel, phases []string) {
 		if total > s.top {
 			continue
 		}
-		d.Line(p.x, s.at(total), p.x+p.width, s.at(total), plot.Shape{Stroke: phaseColour(phases, c.Phase), Width: 1.8,
+		d.Line(p.x, s.at(total), p.x+p.width, s.at(total), Shape{Stroke: phaseColour(phases, c.Phase), Width: 1.8,
 			Dash: true, Note: fmt.Sprintf("predicted for %s: %v", c.Phase, total)})
 	}
 }
 
 // phaseColour is the colour of a phase. The first colour is the curve's.
-func phaseColour(phases []string, name string) plot.Colour {
-	return plot.Series(1 + max(0, slices.Index(phases, name)))
+func phaseColour(phases []string, name string) Colour {
+	return Series(1 + max(0, slices.Index(phases, name)))
 }
 
 // peak marks the largest reading.
-func (s scale) peak(d *plot.Drawing, p panel) {
+func (s scale) peak(d *Drawing, p panel) {
 	if p.curve == nil {
 		if b := p.t.Outcome.Peak; b > 0 {
-			d.Line(p.x, s.at(b), p.x+p.width, s.at(b), plot.Shape{Stroke: plot.Series(0), Width: 1.6, Note: "measured peak " +
+			d.Line(p.x, s.at(b), p.x+p.width, s.at(b), Shape{Stroke: Series(0), Width: 1.6, Note: "measured peak " +
 				b.String()})
 		}
 		return
@@ -348,27 +347,27 @@ func (s scale) peak(d *plot.Drawing, p panel) {
 	most := slices.MaxFunc(p.curve.Spans, func(a, b observe.Span) int { return cmp.Compare(a.Most, b.Most) })
 	x, y := p.place(most.MostAt), s.at(most.Most)
 	note := fmt.Sprintf("peak %v %s after %s", most.Most, p.curve.Is, lasting(most.MostAt))
-	d.Circle(x, y, 4, plot.Shape{Fill: plot.Series(0), Stroke: plot.Paper, Note: note})
+	d.Circle(x, y, 4, Shape{Fill: Series(0), Stroke: Paper, Note: note})
 	text := most.Most.String()
-	if wide := plot.TextWidth(text); p.width > wide+8 {
+	if wide := TextWidth(text); p.width > wide+8 {
 		x = math.Min(math.Max(x, p.x+wide/2+2), p.x+p.width-wide/2-2)
-		d.Write(x, y-8, text, plot.Shape{Anchor: plot.Middle, Small: true, Bold: true, Note: note})
+		d.Write(x, y-8, text, Shape{Anchor: Middle, Small: true, Bold: true, Note: note})
 	}
 }
 
 // lanes draws when each phase ran, by the lines that the program printed.
-func lanes(d *plot.Drawing, p panel, phases []string, y float64) {
+func lanes(d *Drawing, p panel, phases []string, y float64) {
 	if p.curve == nil {
 		return
 	}
 	for lane, name := range phases {
 		top := y + laneHeight*float64(lane)
-		d.Rect(p.x, top+2, p.width, laneHeight-4, plot.Shape{Fill: plot.Grid, Alpha: 0.45})
+		d.Rect(p.x, top+2, p.width, laneHeight-4, Shape{Fill: Grid, Alpha: 0.45})
 		i := slices.Index(p.curve.Phases, name)
 		begin, end := -1.0, 0.0
 		flush := func() {
 			if begin >= 0 {
-				d.Rect(begin, top+2, max(1.5, end-begin), laneHeight-4, plot.Shape{Fill: phaseColour(phases, name),
+				d.Rect(begin, top+2, max(1.5, end-begin), laneHeight-4, Shape{Fill: phaseColour(phases, name),
 					Note: name + " ran"})
 			}
 			begin = -1
@@ -391,10 +390,10 @@ func lanes(d *plot.Drawing, p panel, phases []string, y float64) {
 }
 
 // legend names the lines, and the lanes.
-func legend(d *plot.Drawing, panels []panel, phases []string, y float64) {
+func legend(d *Drawing, panels []panel, phases []string, y float64) {
 	for lane, name := range phases {
-		d.Write(plotLeft-8, panelTop+plotHeight+24+laneHeight*float64(lane)+10, plot.Fit(name, plotLeft-6),
-			plot.Shape{Anchor: plot.End, Fill: phaseColour(phases, name), Small: true, Note: name})
+		d.Write(plotLeft-8, panelTop+plotHeight+24+laneHeight*float64(lane)+10, Fit(name, plotLeft-6),
+			Shape{Anchor: End, Fill: phaseColour(phases, name), Small: true, Note: name})
 	}
 	is := "measured"
 	for _, p := range panels {
@@ -403,22 +402,22 @@ func legend(d *plot.Drawing, panels []panel, phases []string, y float64) {
 		}
 	}
 	x := plotLeft
-	add := func(text string, line plot.Shape) {
+	add := func(text string, line Shape) {
 		d.Line(x, y+8, x+22, y+8, line)
-		d.Write(x+27, y+12, text, plot.Shape{Small: true})
-		x += 27 + plot.TextWidth(text) + 14
+		d.Write(x+27, y+12, text, Shape{Small: true})
+		x += 27 + TextWidth(text) + 14
 	}
-	add(is, plot.Shape{Stroke: plot.Series(0), Width: 1.6})
+	add(is, Shape{Stroke: Series(0), Width: 1.6})
 	for _, name := range phases {
 		if slices.ContainsFunc(panels, func(p panel) bool {
 			c := p.t.Plan.Choice(name)
 			return c != nil && c.Estimate.Known() && len(c.Estimate.Items) > 0
 		}) {
-			add("predicted, "+short(name), plot.Shape{Stroke: phaseColour(phases, name), Width: 1.8, Dash: true})
+			add("predicted, "+short(name), Shape{Stroke: phaseColour(phases, name), Width: 1.8, Dash: true})
 		}
 	}
 	if slices.ContainsFunc(panels, func(p panel) bool { return p.t.Plan.Room > 0 }) {
-		add("room", plot.Shape{Stroke: plot.Bad, Width: 1.5})
+		add("room", Shape{Stroke: Bad, Width: 1.5})
 	}
 }
 
@@ -427,5 +426,5 @@ func short(name string) string {
 	if name == ladder.Training || name == ladder.Validation {
 		return name
 	}
-	return plot.Fit(name, 90)
+	return Fit(name, 90)
 }

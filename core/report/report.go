@@ -1,5 +1,7 @@
-// Package report makes a page of a recorded run or sweep: self-contained HTML, Markdown for an issue, and its plots
-// as SVG and PNG.
+// Package report tells what came of a run or a sweep, once it is over: why it ended and what would have helped
+// ([Explain]), a page to look at and to share, and a notice to whoever waits for it ([Notice]).
+//
+// A page is self-contained HTML, or Markdown for an issue, with plots as SVG and PNG.
 //
 // [Gather] reads the record of a run. [OfRun] and [OfSweep] are pure functions from what was read to a
 // [Report], in which every number names its place in the JSON document of the same record. [HTML] and [Markdown]
@@ -11,7 +13,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/launch-ml/launch/core/report/plot"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -49,7 +50,7 @@ type Report struct {
 	Variables   []string // of the environment
 
 	Sweep *Sweep // nil: a run
-	Plots []plot.Drawing
+	Plots []Drawing
 	By    string // the launch that made the report, and when
 }
 

@@ -27,10 +27,9 @@ import (
 	"github.com/launch-ml/launch/core/observe"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/record"
-	"github.com/launch-ml/launch/core/report/plot"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
-	"github.com/launch-ml/launch/core/sweep/store"
+	"github.com/launch-ml/launch/core/sweep/local"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -79,11 +78,11 @@ func gathered(t *testing.T, dir string) Input {
 
 func sweepDoc(t *testing.T, dir string) ui.SweepDoc {
 	t.Helper()
-	h, err := store.In(dir).Read("lrs")
+	h, err := local.In(dir).Read("lrs")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return ui.SweepDocument(h, store.In(dir).Folder("lrs"), 0)
+	return ui.SweepDocument(h, local.In(dir).Folder("lrs"), 0)
 }
 
 func ofSweep(d ui.SweepDoc) Report {
@@ -280,7 +279,7 @@ func checkPage(t *testing.T, r Report) *html.Node {
 	if len(scripts) != 1 || len(styles) != 1 {
 		t.Fatalf("the page has %d scripts and %d styles", len(scripts), len(styles))
 	}
-	if textOf(scripts[0]) != pageScript || textOf(styles[0]) != plot.Styles()+pageStyle {
+	if textOf(scripts[0]) != pageScript || textOf(styles[0]) != Styles()+pageStyle {
 		t.Error("the template has changed the script or the style, so its hash is wrong")
 	}
 	hash := func(n *html.Node) string {
@@ -661,7 +660,7 @@ func TestPlotsStayOnTheirCanvas(t *testing.T) {
 						Phases: []int{0, 1}}}}
 			}
 		}
-		drawings := []plot.Drawing{memoryPlot(curves, all, false)}
+		drawings := []Drawing{memoryPlot(curves, all, false)}
 		if d, ok := breakdownPlot(all); ok {
 			drawings = append(drawings, d)
 		}
@@ -679,7 +678,7 @@ func TestPlotsStayOnTheirCanvas(t *testing.T) {
 }
 
 // sweepDrawings are the plots of a sweep of n trials.
-func sweepDrawings(n int, peak unit.Bytes, rate float64) (out []plot.Drawing) {
+func sweepDrawings(n int, peak unit.Bytes, rate float64) (out []Drawing) {
 	d := ui.SweepDoc{}
 	for i := range n {
 		p, r := peak/unit.Bytes(i+1), rate*float64(i)

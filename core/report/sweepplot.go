@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/launch-ml/launch/core/report/plot"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -34,7 +33,7 @@ type tick struct {
 }
 
 // parallelPlot draws each trial as a line through its settings and its results; ok is false if there is only one axis.
-func parallelPlot(d ui.SweepDoc) (plot.Drawing, bool) {
+func parallelPlot(d ui.SweepDoc) (Drawing, bool) {
 	settings, metrics := keys(d)
 	var all []axis
 	for _, k := range settings {
@@ -58,7 +57,7 @@ func parallelPlot(d ui.SweepDoc) (plot.Drawing, bool) {
 			all = append(all, a)
 		}
 	}
-	out := plot.Drawing{Name: "parallel", Title: "Settings and results", W: plotWidth,
+	out := Drawing{Name: "parallel", Title: "Settings and results", W: plotWidth,
 		H:     parallelTop + parallelHeight + 50,
 		About: "Parallel coordinates: a line for each trial through its settings, its peak, its speed and its metrics.",
 		Hint:  "Each line is a trial. A setting that all trials share has no axis." + drawn(d)}
@@ -88,28 +87,28 @@ func axisX(i, n int) float64 {
 func axisY(place float64) float64 { return parallelTop + parallelHeight*(1-place) }
 
 // drawAxes draws the axes with their names and values.
-func drawAxes(d *plot.Drawing, all []axis) {
+func drawAxes(d *Drawing, all []axis) {
 	wide := (plotWidth - 150) / float64(len(all)-1)
 	for i, a := range all {
 		x := axisX(i, len(all))
-		d.Line(x, axisY(0), x, axisY(1), plot.Shape{Stroke: plot.Muted})
-		name := plot.Fit(a.name, min(wide-6, 130))
-		d.Write(x, parallelTop-30, name, plot.Shape{Anchor: plot.Middle, Bold: true, Note: a.name})
-		d.Write(x, axisY(1)-8, plot.Fit(a.high, wide-6), plot.Shape{Anchor: plot.Middle, Small: true, Fill: plot.Muted,
+		d.Line(x, axisY(0), x, axisY(1), Shape{Stroke: Muted})
+		name := Fit(a.name, min(wide-6, 130))
+		d.Write(x, parallelTop-30, name, Shape{Anchor: Middle, Bold: true, Note: a.name})
+		d.Write(x, axisY(1)-8, Fit(a.high, wide-6), Shape{Anchor: Middle, Small: true, Fill: Muted,
 			Note: a.high})
-		d.Write(x, axisY(0)+16, plot.Fit(a.low, wide-6), plot.Shape{Anchor: plot.Middle, Small: true, Fill: plot.Muted,
+		d.Write(x, axisY(0)+16, Fit(a.low, wide-6), Shape{Anchor: Middle, Small: true, Fill: Muted,
 			Note: a.low})
 		for _, t := range a.ticks {
-			d.Write(x+5, axisY(t.place)+4, plot.Fit(t.text, wide-12), plot.Shape{Small: true, Fill: plot.Muted, Note: t.text})
+			d.Write(x+5, axisY(t.place)+4, Fit(t.text, wide-12), Shape{Small: true, Fill: Muted, Note: t.text})
 		}
 	}
 }
 
 // drawTrial draws the line of a trial. It is broken at an axis where nothing is known of the trial.
-func drawTrial(d *plot.Drawing, all []axis, row ui.SweepRow) {
+func drawTrial(d *Drawing, all []axis, row ui.SweepRow) {
 	s := trialShape(row)
 	s.Width = 1.4
-	var points []plot.Point
+	var points []Point
 	flush := func() {
 		if len(points) > 1 {
 			s.Points = points
@@ -123,19 +122,19 @@ func drawTrial(d *plot.Drawing, all []axis, row ui.SweepRow) {
 			flush()
 			continue
 		}
-		points = append(points, plot.Point{X: axisX(i, len(all)), Y: axisY(place)})
+		points = append(points, Point{X: axisX(i, len(all)), Y: axisY(place)})
 	}
 	flush()
 }
 
 // trialShape is how a trial is drawn: as asked, on a lower rung, or failed.
-func trialShape(row ui.SweepRow) plot.Shape {
-	s := plot.Shape{Stroke: plot.Series(0), Alpha: 0.75, Key: rowKey(row.Trial)}
+func trialShape(row ui.SweepRow) Shape {
+	s := Shape{Stroke: Series(0), Alpha: 0.75, Key: rowKey(row.Trial)}
 	switch {
 	case !good(row):
-		s.Stroke, s.Dash = plot.Bad, true
+		s.Stroke, s.Dash = Bad, true
 	case row.Changes != "":
-		s.Stroke = plot.Series(1)
+		s.Stroke = Series(1)
 	}
 	s.Note = fmt.Sprintf("trial %d, %s", row.Trial, row.State)
 	if v := row.Assignment.String(); v != "" {
@@ -151,17 +150,17 @@ func trialShape(row ui.SweepRow) plot.Shape {
 }
 
 // trialLegend names the colours.
-func trialLegend(d *plot.Drawing, y float64) {
+func trialLegend(d *Drawing, y float64) {
 	x := 60.0
 	for _, l := range []struct {
 		text string
-		line plot.Shape
-	}{{"as asked", plot.Shape{Stroke: plot.Series(0), Width: 2}},
-		{"with changed settings", plot.Shape{Stroke: plot.Series(1), Width: 2}},
-		{"did not succeed", plot.Shape{Stroke: plot.Bad, Width: 2, Dash: true}}} {
+		line Shape
+	}{{"as asked", Shape{Stroke: Series(0), Width: 2}},
+		{"with changed settings", Shape{Stroke: Series(1), Width: 2}},
+		{"did not succeed", Shape{Stroke: Bad, Width: 2, Dash: true}}} {
 		d.Line(x, y-4, x+22, y-4, l.line)
-		d.Write(x+28, y, l.text, plot.Shape{Small: true})
-		x += 28 + plot.TextWidth(l.text) + 18
+		d.Write(x+28, y, l.text, Shape{Small: true})
+		x += 28 + TextWidth(l.text) + 18
 	}
 }
 
@@ -254,9 +253,9 @@ func bestOf(row ui.SweepRow, name string) (float64, bool) {
 }
 
 // speedPlot draws memory against speed; ok is false if no trial has both.
-func speedPlot(d ui.SweepDoc) (plot.Drawing, bool) {
+func speedPlot(d ui.SweepDoc) (Drawing, bool) {
 	const height, left, top, bottom = 260.0, 76.0, 24.0, 60.0
-	out := plot.Drawing{Name: "speed", Title: "Memory against speed", W: plotWidth, H: top + height + bottom,
+	out := Drawing{Name: "speed", Title: "Memory against speed", W: plotWidth, H: top + height + bottom,
 		About: "A dot for each trial: its measured peak against its samples a second. Up and to the left is better.",
 		Hint:  "Trials that share a card or run at the same time slow each other down: compare speeds with care." + drawn(d)}
 	var peak unit.Bytes
@@ -274,16 +273,16 @@ func speedPlot(d ui.SweepDoc) (plot.Drawing, bool) {
 	x := func(b unit.Bytes) float64 { return left + wide*float64(b)/float64(across.top) }
 	y := func(rate float64) float64 { return top + height*(1-rate/(fastest*1.08)) }
 	for _, b := range across.steps() {
-		out.Line(x(b), top, x(b), top+height, plot.Shape{Stroke: plot.Grid})
-		out.Write(x(b), top+height+16, axisText(b), plot.Shape{Anchor: plot.Middle, Fill: plot.Muted, Small: true})
+		out.Line(x(b), top, x(b), top+height, Shape{Stroke: Grid})
+		out.Write(x(b), top+height+16, axisText(b), Shape{Anchor: Middle, Fill: Muted, Small: true})
 	}
 	for i := range 5 {
 		v := fastest * float64(i) / 4
-		out.Line(left, y(v), left+wide, y(v), plot.Shape{Stroke: plot.Grid})
-		out.Write(left-8, y(v)+4, plain(v), plot.Shape{Anchor: plot.End, Fill: plot.Muted, Small: true})
+		out.Line(left, y(v), left+wide, y(v), Shape{Stroke: Grid})
+		out.Write(left-8, y(v)+4, plain(v), Shape{Anchor: End, Fill: Muted, Small: true})
 	}
-	out.Write(left+wide, top+height+32, "measured peak →", plot.Shape{Anchor: plot.End, Small: true})
-	out.Write(left, top-9, "↑ samples a second", plot.Shape{Small: true})
+	out.Write(left+wide, top+height+32, "measured peak →", Shape{Anchor: End, Small: true})
+	out.Write(left, top-9, "↑ samples a second", Shape{Small: true})
 	for _, row := range d.Rows[:min(len(d.Rows), maxLinesDrawn)] {
 		if row.Peak == nil || row.Rate == nil {
 			continue
@@ -292,14 +291,14 @@ func speedPlot(d ui.SweepDoc) (plot.Drawing, bool) {
 		px, py := x(*row.Peak), y(*row.Rate)
 		if s.Dash { // a cross, so that colour is not the only difference
 			s.Width, s.Dash = 2, false
-			s.Points = []plot.Point{{X: px - 4, Y: py - 4}, {X: px, Y: py}, {X: px + 4, Y: py + 4}, {X: px, Y: py},
+			s.Points = []Point{{X: px - 4, Y: py - 4}, {X: px, Y: py}, {X: px + 4, Y: py + 4}, {X: px, Y: py},
 				{X: px + 4, Y: py - 4}, {X: px, Y: py}, {X: px - 4, Y: py + 4}}
 			out.Add(s)
 			continue
 		}
-		s.Fill, s.Stroke = s.Stroke, plot.Paper
+		s.Fill, s.Stroke = s.Stroke, Paper
 		if row.Changes != "" { // a diamond
-			s.Points = []plot.Point{{X: px, Y: py - 6}, {X: px + 6, Y: py}, {X: px, Y: py + 6}, {X: px - 6, Y: py}}
+			s.Points = []Point{{X: px, Y: py - 6}, {X: px + 6, Y: py}, {X: px, Y: py + 6}, {X: px - 6, Y: py}}
 			s.Closed = true
 			out.Add(s)
 			continue

@@ -17,7 +17,7 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Package claim keeps launches of one machine from promising the same memory twice.
+// Claims keep launches of one machine from promising the same memory twice.
 //
 // A claim is memory that a run holds for itself. It is a locked file of this user's in a folder among the temporary
 // files. The kernel releases the lock when the launch that holds it ends. A second file beside it has the amount and
@@ -32,7 +32,7 @@ type Resource struct {
 	ID   string `json:"id,omitempty"`
 }
 
-// Host is this machine's host memory.
+// HostMemory is this machine's host memory.
 var HostMemory = Resource{Kind: "host memory"}
 
 // Card is a card, or a MIG slice, by its UUID.
@@ -63,7 +63,7 @@ type Held struct {
 	UID   int       `json:"uid"` // its account: the owner of the file
 }
 
-// Taken is the error of [Take] if others hold too much.
+// Taken is the error of [TakeClaim] if others hold too much.
 type Taken struct {
 	Resource    Resource
 	Want, Total unit.Bytes
@@ -80,7 +80,7 @@ func (t *Taken) Error() string {
 		t.Want, strings.Join(who, "; "))
 }
 
-// Room returns nil if that much of a resource can be claimed in addition to the claims held, or the reason why not.
+// Claimable returns nil if that much of a resource can be claimed in addition to the claims held, or the reason why not.
 func Claimable(r Resource, want, total unit.Bytes, held []Held) *Taken {
 	sum, by := want, []Held{}
 	for _, h := range held {
@@ -95,7 +95,7 @@ func Claimable(r Resource, want, total unit.Bytes, held []Held) *Taken {
 	return &Taken{r, want, total, by}
 }
 
-// Sum is how much of a resource is claimed by launches whose claims can refuse one of this account.
+// Claimed is how much of a resource is claimed by launches whose claims can refuse one of this account.
 func Claimed(r Resource, held []Held) (sum unit.Bytes) {
 	for _, h := range held {
 		if h.Resource == r && h.Refuses() && !h.Waiting {
@@ -124,7 +124,7 @@ type Claim struct {
 	held Held
 }
 
-// Take claims want bytes of a resource that has total bytes. The error is a *[Taken] if others hold too much; any other
+// TakeClaim claims want bytes of a resource that has total bytes. The error is a *[Taken] if others hold too much; any other
 // error means that the claim could not be written. With anyway it claims the memory in any case.
 func TakeClaim(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
 	made, err := DecideClaims(nil, func(held []Held) ([]Want, error) {
@@ -139,7 +139,7 @@ func TakeClaim(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) 
 	return made[0], nil
 }
 
-// Decide passes the claims that are held to decide, and makes the claims that it returns, all or none. No other launch
+// DecideClaims passes the claims that are held to decide, and makes the claims that it returns, all or none. No other launch
 // of this account claims anything meanwhile, so decide has to be quick. The claims in place of which these are made
 // then end; without an error only. An error of decide's is returned as it is.
 func DecideClaims(inPlaceOf []*Claim, decide func(held []Held) ([]Want, error)) (made []*Claim, err error) {

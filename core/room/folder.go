@@ -88,22 +88,22 @@ func alone(dir string) (unlock func(), err error) {
 	return nil, fmt.Errorf("%w: %w", ErrClaims, err)
 }
 
-// ErrBusy is wrapped by the error of a decision that other launches did not let begin.
+// ErrClaims is wrapped by the error of a decision that other launches did not let begin.
 var ErrClaims = errors.New("locking the claims")
 
-// Within makes base the only folder in which the folders of claims are looked for and made. It is for tests, whose
+// ClaimsWithin makes base the only folder in which the folders of claims are looked for and made. It is for tests, whose
 // launches must not meet the claims of the machine.
 func ClaimsWithin(base string) { bases = func() []string { return []string{base} } }
 
-// Path is the place of a file that launches of this account share beside their claims, such as what one of them has
+// SharedPath is the place of a file that launches of this account share beside their claims, such as what one of them has
 // seen of the cards.
 func SharedPath(name string) (string, error) {
 	dir, err := own()
 	return filepath.Join(dir, name), err
 }
 
-// Stamp changes when a claim of this account is made, changed or released. A change within a few milliseconds of an
-// earlier one may leave it as it was, and so does the death of a launch: see [Bury].
+// ClaimStamp changes when a claim of this account is made, changed or released. A change within a few milliseconds of an
+// earlier one may leave it as it was, and so does the death of a launch: see [BuryClaims].
 func ClaimStamp() time.Time {
 	dir, err := place()
 	if err != nil {
@@ -116,7 +116,7 @@ func ClaimStamp() time.Time {
 	return info.ModTime()
 }
 
-// Bury removes the claims of this account's launches that were killed, so that Stamp changes. They count no more even
+// BuryClaims removes the claims of this account's launches that were killed, so that Stamp changes. They count no more even
 // if nobody does. It does nothing if another launch did so less than a time ago.
 func BuryClaims(ago time.Duration) {
 	dir, err := place()
@@ -171,7 +171,7 @@ const (
 	mostBytes   = 1 << 50
 )
 
-// List returns the claims that are held on this machine, those of other accounts included.
+// Claims returns the claims that are held on this machine, those of other accounts included.
 func Claims() (held []Held) {
 	mine, _ := place()
 	if mine != "" {

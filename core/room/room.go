@@ -1,5 +1,6 @@
-// Package room measures the memory that a job may take: on its device, in host memory, in /dev/shm. A [Room] is one value
-// that holds the device, what the user reserved, and the limit that the kernel enforces.
+// Package room measures the memory that a job may take: on its device, in host memory, in /dev/shm, beside what other
+// launches have claimed there (claim.go). A [Room] is one value that holds the device, what the user reserved, and the
+// limit that the kernel enforces.
 package room
 
 import (

@@ -16,7 +16,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 )
 
-// Package confine keeps the paths of a plugin's answer within the folders of the command: its own folder, the script's,
+// [Roots] keep the paths of a plugin's answer within the folders of the command: its own folder, the script's,
 // and those that the arguments or the recipe name.
 //
 // A plugin answers with paths: globs of saved states and logs, files to move aside, folders that a trial leaves. launch
@@ -53,7 +53,7 @@ type leaf struct {
 	below string
 }
 
-// New resolves the paths of a job. It is called before the first attempt.
+// NewRoots resolves the paths of a job. It is called before the first attempt.
 func NewRoots(j *job.Job) *Roots {
 	r := &Roots{job: j, dir: j.Command.Dir, reads: map[string]place{}, moves: map[string]place{},
 		search: file.NewSearch()}
@@ -500,7 +500,7 @@ func (p place) hits(beyond []string) (rels []string) {
 	return rels
 }
 
-// A File may be moved.
+// A RootFile may be moved.
 type RootFile struct {
 	Path string
 	place

@@ -15,7 +15,7 @@ import (
 // NVIDIA's library.
 func (d *dist) build(ctx context.Context, a architecture) ([]byte, error) {
 	carried := filepath.Join(d.src, "core/gpu/nvml/carried.bin")
-	if err := d.compile(ctx, a, "linux-gnu.2.17", carried, "./core/gpu/nvml/child", "-s -w -buildid="); err != nil {
+	if err := d.compile(ctx, a, "linux-gnu.2.17", carried, "./cmd/nvml-child", "-s -w -buildid="); err != nil {
 		return nil, err
 	}
 	if err := startsSince(carried, oldest); err != nil {

@@ -16,7 +16,7 @@ import (
 func (d *dist) licences(ctx context.Context) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-deps", "-f",
 		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}\t{{.Dir}}{{end}}{{end}}",
-		"./cmd/launch", "./core/gpu/nvml/child")
+		"./cmd/launch", "./cmd/nvml-child")
 	cmd.Dir = d.src
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", "GOOS=linux", "GOFLAGS=", "GOWORK=off")
 	list, err := cmd.Output()

@@ -6,11 +6,11 @@ package main
 import (
 	"fmt"
 
-	"github.com/launch-ml/launch/core/sweep/pack/packtest"
+	"github.com/launch-ml/launch/tools/packsim/simulate"
 )
 
 func main() {
-	for _, t := range packtest.Tables(10_000) {
+	for _, t := range simulate.Tables(10_000) {
 		fmt.Printf("%s:\n\n%s\n", t.Name, t.Text)
 	}
 }

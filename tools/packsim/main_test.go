@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/launch-ml/launch/core/sweep/pack/packtest"
+	"github.com/launch-ml/launch/tools/packsim/simulate"
 )
 
 var update = flag.Bool("update", false, "rewrite the tables of docs/large-sweeps.md")
@@ -25,7 +25,7 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(page)
-	for _, table := range packtest.Tables(10_000) {
+	for _, table := range simulate.Tables(10_000) {
 		mark := "<!-- packsim: " + table.Name + " -->\n"
 		before, after, found := strings.Cut(text, mark)
 		shown, rest, ends := strings.Cut(after, "\n\n")

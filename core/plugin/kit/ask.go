@@ -14,7 +14,6 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
-	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -22,6 +21,7 @@ import (
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/internal/wire"
 	"github.com/launch-ml/launch/core/python"
+	"github.com/launch-ml/launch/core/python/formula"
 )
 
 // A crash is the error of a question in which the plugin's code failed.

@@ -16,8 +16,8 @@ import (
 
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
-	"github.com/launch-ml/launch/core/sweep/slurm/slurmtest"
 	"github.com/launch-ml/launch/core/unit"
+	"github.com/launch-ml/launch/tools/slurmtest"
 )
 
 // The test's own program plays launch: the row, and the launch that the row starts.

@@ -1,0 +1,7 @@
+// Command nvml-child loads NVIDIA's library and prints what it reports of the cards. The released launch is static and
+// cannot load it: it carries this program, linked to glibc.
+package main
+
+import "github.com/launch-ml/launch/core/gpu/nvml"
+
+func main() { nvml.ChildMain() }
