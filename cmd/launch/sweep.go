@@ -562,7 +562,7 @@ func driveSweep(ctx context.Context, s settings, j *local.Journal, h *sweep.Hist
 }
 
 // closeJournal warns where the disk may not have all of the sweep.
-func closeJournal(j *store.Journal, say ui.Printer) {
+func closeJournal(j *local.Journal, say ui.Printer) {
 	if err := j.Close(); err != nil {
 		say.Warn("recording the sweep: %v", err)
 	}
