@@ -20,7 +20,7 @@ func TestCarried(t *testing.T) {
 	dir := t.TempDir()
 	child, library := filepath.Join(dir, "child"), filepath.Join(dir, "libnvidia-ml.so.1")
 	for _, args := range [][]string{
-		{"go", "build", "-o", child, "./child"},
+		{"go", "build", "-o", child, "../../../cmd/nvml-child"},
 		{"cc", "-shared", "-fPIC", "-o", library, filepath.Join("testdata", "fakenvml.c")},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
