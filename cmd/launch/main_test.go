@@ -13,6 +13,7 @@ import (
 	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/room"
 )
 
 // The test binary is launch: as "launch" on the scripts' PATH, and as its keeper, its plugins and its view of the driver.
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"launch": func() {
 		if dir := os.Getenv(claimsForTest); dir != "" {
 			claim.Within(dir)
+			room.DriverDeadline = time.Minute // these tests start many launches at once
 		}
 		if mib, err := strconv.ParseInt(os.Getenv(allowanceForTest), 10, 64); err == nil {
 			host.Allow(mib << 20)
