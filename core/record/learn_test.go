@@ -401,7 +401,7 @@ func TestNames(t *testing.T) {
 			r := Receipt{Run: fmt.Sprint(i), Time: at}
 			rs = append(rs, r, r) // of two phases
 		}
-		if got := names(rs); got != want {
+		if got := runNames(rs); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
