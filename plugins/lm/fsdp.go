@@ -40,17 +40,17 @@ var layerClasses = map[string]string{"gpt2": "GPT2Block", "phi": "PhiDecoderLaye
 	"qwen3_moe": "Qwen3MoeDecoderLayer", "olmoe": "OlmoeDecoderLayer"}
 
 // wraps reports whether FSDP is turned on, with a formula or without.
-func (t *training) wraps() bool { return t.wrapping != nil || t.asksFSDP() }
+func wraps(s *settings, t *training) bool { return t.wrapping != nil || asksFSDP(s) }
 
 // asksFSDP reports whether the program's own settings turn FSDP on. Among the arguments "--fsdp" without a value does,
 // and one that is empty does not (training_args.py:1447, 2776).
-func (t *training) asksFSDP() bool {
-	v, set := t.get("fsdp")
-	args := t.prog.Args
+func asksFSDP(s *settings) bool {
+	v, set := s.get("fsdp")
+	args := s.prog.Args
 	switch at := slices.Index(args, "--fsdp"); {
-	case t.kind.own != nil:
-		return t.given("fsdp") || t.given("fsdp_config") || t.optionsFSDP()
-	case t.script != nil || t.kind.pairs || t.filed("fsdp"):
+	case s.is(axolotl):
+		return s.given("fsdp") || s.given("fsdp_config") || optionsFSDP(s)
+	case s.script != nil || s.is(llamaFactory) || s.filed("fsdp"):
 		return set && v != "" && v != "None" && !strings.EqualFold(v, "false")
 	case at >= 0:
 		return at+1 == len(args) || args[at+1] != ""
@@ -59,44 +59,51 @@ func (t *training) asksFSDP() bool {
 }
 
 // optionsFSDP reports whether options of axolotl set something of FSDP.
-func (t *training) optionsFSDP() bool {
-	return slices.ContainsFunc(t.prog.Args, func(a string) bool { return strings.HasPrefix(a, "--fsdp") })
+func optionsFSDP(s *settings) bool {
+	return slices.ContainsFunc(s.prog.Args, func(a string) bool { return strings.HasPrefix(a, "--fsdp") })
 }
 
 // readFSDP reads PyTorch's FSDP, after the precision, the optimizer and activation checkpointing are known.
-func (t *training) readFSDP() string {
-	if !t.wraps() {
+func readFSDP(s *settings, t *training) string {
+	if !wraps(s, t) {
 		return ""
 	}
-	read, at := t.accelerateFSDP, "accelerate's settings of FSDP"
-	switch own := t.asksFSDP(); {
+	at := "accelerate's settings of FSDP"
+	switch own := asksFSDP(s); {
 	case t.ranks < 2:
 		return "FSDP of one process has no formula"
 	case own && t.wrapping != nil:
-		return t.address("fsdp").Path + " beside accelerate's settings of FSDP has no formula"
-	case t.has("deepspeed") || t.sharding != nil:
+		return s.address("fsdp").Path + " beside accelerate's settings of FSDP has no formula"
+	case s.has("deepspeed") || t.sharding != nil:
 		return "FSDP beside DeepSpeed is refused by the Trainer (trainer.py:473)"
-	case t.kind.own != nil && t.wrapping == nil:
-		read, at = t.axolotlFSDP, "fsdp_config"
+	case s.is(axolotl) && t.wrapping == nil:
+		at = "fsdp_config"
 	case own:
-		read, at = t.trainerFSDP, t.address("fsdp").Path
+		at = s.address("fsdp").Path
 	}
-	if v := t.assume("accelerate"); len(v) < 2 || v[0] < 1 || v[0] == 1 && v[1] < 8 {
+	if v := assume(s, t, "accelerate"); len(v) < 2 || v[0] < 1 || v[0] == 1 && v[1] < 8 {
 		return "FSDP has a formula with accelerate from 1.8 on, and the command's Python has " +
-			orNone(t.env.Version("accelerate"))
+			orNone(s.env.Version("accelerate"))
 	}
-	if v := t.assume("torch"); v[0] < 2 || v[0] == 2 && v[1] < 7 {
+	if v := assume(s, t, "torch"); v[0] < 2 || v[0] == 2 && v[1] < 7 {
 		return fmt.Sprintf("FSDP has a formula with torch from 2.7 on, and this is %d.%d", v[0], v[1])
 	}
-	b := &wrapBlock{}
-	f := &arch.FSDP{}
-	read(b, f)
-	t.storesFSDP(b, f)
-	t.wrapUnits(b, f)
+	b, f := &wrapBlock{}, &arch.FSDP{}
+	switch {
+	case t.wrapping != nil:
+		*b = *t.wrapping
+		accelerateFSDP(s, t, b, f)
+	case s.is(axolotl):
+		axolotlFSDP(s, t, b, f)
+	default:
+		trainerFSDP(s, t, b, f)
+	}
+	storesFSDP(s, t, b, f)
+	wrapUnits(s, t, b, f)
 	if b.why != "" {
 		return at + ": " + b.why
 	}
-	t.wrap(f)
+	wrap(s, t, f)
 	return ""
 }
 
@@ -104,16 +111,16 @@ func (t *training) readFSDP() string {
 // floating numbers (fsdp2_prepare_model in accelerate/utils/fsdp_utils.py:801), and any are loaded onto each card first
 // (update_device_map in transformers/quantizers/quantizer_bnb_4bit.py:94). LLaMA-Factory stores them in the type of the
 // computation (model/model_utils/quantization.py:178 of 0.9.5), and trl in uint8 (trl/trainer/model_config.py:158).
-func (t *training) storesFSDP(b *wrapBlock, f *arch.FSDP) {
+func storesFSDP(s *settings, t *training, b *wrapBlock, f *arch.FSDP) {
 	q := t.step.Quant
 	if q == nil {
 		return
 	}
-	storage := t.text("bnb_4bit_quant_storage", "uint8")
+	storage := s.text("bnb_4bit_quant_storage", "uint8")
 	switch {
 	case q.Bits == 8:
 		b.refuse("weights of 8 bits have no formula")
-	case f.Version == 2 && !t.kind.pairs && (storage == "uint8" || storage == "int8"):
+	case f.Version == 2 && !s.is(llamaFactory) && (storage == "uint8" || storage == "int8"):
 		b.refuse("weights of 4 bits with bnb_4bit_quant_storage of %s stay whole on each card: accelerate divides "+
 			"those of a floating type alone; they have no formula", storage)
 	default:
@@ -192,9 +199,10 @@ func (b *wrapBlock) strategy(name string) (keeps bool) {
 	return false
 }
 
-// file takes accelerate's file, which its launcher makes variables of (accelerate/commands/launch.py:513,
+// wrapFile takes accelerate's file, which its launcher makes variables of (accelerate/commands/launch.py:513,
 // utils/launch.py:304): an option that is not there has its default.
-func (b *wrapBlock) file(root config.Value) {
+func wrapFile(root config.Value) *wrapBlock {
+	b := &wrapBlock{}
 	text := "{}"
 	if node := root.Get("fsdp_config"); node.Kind() == config.Map {
 		text = rendered(node)
@@ -206,13 +214,14 @@ func (b *wrapBlock) file(root config.Value) {
 		}
 	}
 	b.loads = true // fsdp_cpu_ram_efficient_loading of the launcher (commands/launch.py:614)
+	return b
 }
 
-// variables takes those of the environment, from which accelerate makes its settings (accelerator.py:388).
-func (b *wrapBlock) variables(t *training) {
-	b.block = map[string]any{}
+// wrapVariables takes those of the environment, from which accelerate makes its settings (accelerator.py:388).
+func wrapVariables(s *settings) *wrapBlock {
+	b := &wrapBlock{block: map[string]any{}}
 	for _, key := range fsdpVariables {
-		if v := t.getenv("FSDP_" + key); v != "" {
+		if v := s.getenv("FSDP_" + key); v != "" {
 			b.block[strings.ToLower(key)] = v
 		}
 	}
@@ -222,12 +231,12 @@ func (b *wrapBlock) variables(t *training) {
 	if b.block["ignored_modules"] != nil {
 		b.refuse("FSDP_IGNORED_MODULES has no formula")
 	}
+	return b
 }
 
 // accelerateFSDP reads what accelerate itself is told: in its file, or in the environment.
-func (t *training) accelerateFSDP(b *wrapBlock, f *arch.FSDP) {
-	t.wrapping(b)
-	if t.kind.own != nil {
+func accelerateFSDP(s *settings, t *training, b *wrapBlock, f *arch.FSDP) {
+	if s.is(axolotl) {
 		b.refuse("ACCELERATE_USE_FSDP without axolotl's fsdp_config has no formula")
 	}
 	f.Version = b.version("1")
@@ -247,10 +256,11 @@ func (t *training) accelerateFSDP(b *wrapBlock, f *arch.FSDP) {
 	if b.flag("activation_checkpointing_offload", false) {
 		b.refuse("activation_checkpointing_offload has no formula")
 	}
-	if t.kind.pairs && !b.flag("cpu_ram_efficient_loading", b.loads) {
+	if s.is(llamaFactory) && !b.flag("cpu_ram_efficient_loading", b.loads) {
 		b.refuse("without cpu_ram_efficient_loading LLaMA-Factory loads the whole model onto each card: no formula")
 	}
-	if t.kind.pairs && t.step.Autocast == nn.F32 && !t.on("pure_bf16") { // model/adapter.py:363 leaves what was loaded
+	// model/adapter.py:363 leaves what was loaded
+	if s.is(llamaFactory) && t.step.Autocast == nn.F32 && !s.on("pure_bf16") {
 		b.refuse("LLaMA-Factory without mixed precision has no formula")
 	}
 	b.wraps("NO_WRAP", f)
@@ -258,20 +268,20 @@ func (t *training) accelerateFSDP(b *wrapBlock, f *arch.FSDP) {
 
 // trainerFSDP reads --fsdp and --fsdp_config (_process_fsdp_args in training_args.py:2775), which have version 2 where
 // nothing sets it.
-func (t *training) trainerFSDP(b *wrapBlock, f *arch.FSDP) {
-	if t.kind.pairs {
+func trainerFSDP(s *settings, t *training, b *wrapBlock, f *arch.FSDP) {
+	if s.is(llamaFactory) {
 		b.refuse("LLaMA-Factory has a formula for FSDP where accelerate's file turns it on")
 	}
-	if v := t.assume("transformers"); v[0] < 5 || v[0] == 5 && v[1] < 16 {
+	if v := assume(s, t, "transformers"); v[0] < 5 || v[0] == 5 && v[1] < 16 {
 		b.refuse("it has a formula with transformers from 5.16 on, and the command's Python has %s",
-			t.env.Version("transformers"))
+			s.env.Version("transformers"))
 	}
 	text := []byte("{}")
-	if name := t.text("fsdp_config", ""); strings.HasPrefix(name, "{") {
+	if name := s.text("fsdp_config", ""); strings.HasPrefix(name, "{") {
 		text = []byte(name)
-	} else if t.has("fsdp_config") {
+	} else if s.has("fsdp_config") {
 		var err error
-		if text, err = file.Read(within(t.prog.Dir, name), maxFile); err != nil {
+		if text, err = file.Read(within(s.prog.Dir, name), maxFile); err != nil {
 			b.refuse("%v", err)
 			text = []byte("{}")
 		}
@@ -284,7 +294,7 @@ func (t *training) trainerFSDP(b *wrapBlock, f *arch.FSDP) {
 		b.refuse("xla has no formula")
 	}
 	b.reshards(f)
-	b.words(t.list("fsdp"), f)
+	b.words(s.list("fsdp"), f)
 	b.wraps("TRANSFORMER_BASED_WRAP", f)
 }
 
@@ -323,16 +333,16 @@ func (b *wrapBlock) words(values []string, f *arch.FSDP) {
 // axolotlFSDP reads axolotl's fsdp_config (utils/schemas/fsdp.py of 0.19.0), with its variables (setup_fsdp_envs in
 // utils/trainer.py:597), the Trainer's settings (core/builders/base.py:693), and version 1 where nothing sets it
 // (utils/schemas/validation.py:1227). Its schema drops what it does not know.
-func (t *training) axolotlFSDP(b *wrapBlock, f *arch.FSDP) {
-	if t.optionsFSDP() {
+func axolotlFSDP(s *settings, t *training, b *wrapBlock, f *arch.FSDP) {
+	if optionsFSDP(s) {
 		b.refuse("options in place of the file have no formula")
 	}
-	if !t.given("fsdp_config") {
+	if !s.given("fsdp_config") {
 		b.refuse("fsdp alone, without it, has no formula")
 		return
 	}
-	b.load([]byte(rendered(t.tree.Root().Get("fsdp_config"))), fsdpAxolotl)
-	if v, ok := t.get("fsdp_version"); ok {
+	b.load([]byte(rendered(s.tree.Root().Get("fsdp_config"))), fsdpAxolotl)
+	if v, ok := s.get("fsdp_version"); ok {
 		b.block["version"] = v
 	}
 	if t.step.LoRA != nil {
@@ -345,8 +355,8 @@ func (t *training) axolotlFSDP(b *wrapBlock, f *arch.FSDP) {
 		b.refuse("sharding_strategy has no effect in axolotl 0.19, and so has no formula")
 	}
 	b.reshards(f)
-	if t.given("fsdp") {
-		b.words(t.list("fsdp"), f)
+	if s.given("fsdp") {
+		b.words(s.list("fsdp"), f)
 	}
 	if !b.flag("cpu_ram_efficient_loading", false) { // loaders/model.py:576
 		b.refuse("without cpu_ram_efficient_loading axolotl loads the whole model onto each card: no formula")
@@ -379,7 +389,7 @@ func (b *wrapBlock) wraps(otherwise string, f *arch.FSDP) {
 
 // wrapUnits reads what all programs have alike: which layers are units, and their activation checkpointing, which is
 // not reentrant (fsdp2_apply_ac in accelerate/utils/fsdp_utils.py:656, accelerator.py:1980).
-func (t *training) wrapUnits(b *wrapBlock, f *arch.FSDP) {
+func wrapUnits(s *settings, t *training, b *wrapBlock, f *arch.FSDP) {
 	named := b.block["transformer_layer_cls_to_wrap"]
 	names, several := named.([]any)
 	if name, one := named.(string); one {
@@ -403,7 +413,7 @@ func (t *training) wrapUnits(b *wrapBlock, f *arch.FSDP) {
 		return
 	}
 	switch {
-	case t.step.Checkpointing && t.kind.pairs:
+	case t.step.Checkpointing && s.is(llamaFactory):
 		b.refuse("activation_checkpointing beside LLaMA-Factory's own has no formula (disable_gradient_checkpointing)")
 	case t.step.Checkpointing:
 		b.refuse("activation_checkpointing beside the Trainer's own is refused by it (trainer.py:879)")
@@ -419,9 +429,9 @@ func (t *training) wrapUnits(b *wrapBlock, f *arch.FSDP) {
 // they were loaded and has one unit beside the layers (monkeypatch/accelerate/fsdp2.py:429 of 0.19.0), as accelerate
 // had before 1.14. In version 2 accelerate until 1.12 made frozen weights float32, too, and 1.13 nothing: it casts and
 // drops the result (fsdp_utils.py:740 of 1.13.0). Each of 1.8.1, 1.12.0, 1.13.0 and 1.14.0 was run, with one model.
-func (t *training) wrap(f *arch.FSDP) {
-	v := t.assume("accelerate")
-	accelerates := f.Version == 2 && t.kind.own == nil // itself, and not axolotl's functions in its place
+func wrap(s *settings, t *training, f *arch.FSDP) {
+	v := assume(s, t, "accelerate")
+	accelerates := f.Version == 2 && !s.is(axolotl) // itself, and not axolotl's functions in its place
 	from := func(minor int) bool { return v[0] > 1 || v[1] >= minor }
 	f.Carved = accelerates && from(14)
 	f.Master = t.step.Weights
@@ -450,15 +460,15 @@ func (t *training) wrap(f *arch.FSDP) {
 	if t.step.Preference != nil && t.step.LoRA == nil { // whose reference nothing makes float32
 		f.Frozen = loaded
 	}
-	if t.kind.pairs && f.Version == 2 { // model/model_utils/checkpointing.py:158
+	if s.is(llamaFactory) && f.Version == 2 { // model/model_utils/checkpointing.py:158
 		t.step.Reentrant = false
 	}
 	t.step.Upcast, t.inferred = false, false // loaders/model.py:441
 	t.step.FSDP = f
-	t.unmeasured(fmt.Sprintf("FSDP of version %d (what is gathered and reduced is counted at its largest)", f.Version))
+	unmeasured(t, fmt.Sprintf("FSDP of version %d (what is gathered and reduced is counted at its largest)", f.Version))
 	if t.split.Accumulation > 1 {
-		t.warn("with %s of %d each card keeps the whole gradients between the micro-batches of a step (no_sync of "+
-			"FSDP): an accumulation of 1 keeps a part of them alone", t.address("gradient_accumulation_steps").Path,
+		warn(t, "with %s of %d each card keeps the whole gradients between the micro-batches of a step (no_sync of "+
+			"FSDP): an accumulation of 1 keeps a part of them alone", s.address("gradient_accumulation_steps").Path,
 			t.split.Accumulation)
 	}
 }

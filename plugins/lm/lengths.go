@@ -63,59 +63,59 @@ func unread(format string, a ...any) error { return errUnread(fmt.Sprintf(format
 
 // readLengths makes batches as short as the longest row of the data set, where that is known to be shorter than the
 // length to which rows are cut. What it tells is one line of the plan.
-func (t *training) readLengths() {
-	if t.unknown != "" || !t.pads || t.packs || t.evalPacks || t.step.Packed || t.on("packing") ||
-		t.on("neat_packing") || t.on("sample_packing") {
+func readLengths(s *settings, t *training) {
+	if t.unknown != "" || !t.pads || t.packs || t.evalPacks || t.step.Packed || s.on("packing") ||
+		s.on("neat_packing") || s.on("sample_packing") {
 		return
 	}
-	if t.script != nil && t.script.rows.whole { // each row is padded to its length
+	if s.script != nil && s.script.rows.whole { // each row is padded to its length
 		return
 	}
 	data := newTable(time.Now().Add(maxTime))
-	longest, how, err := t.longest(data)
-	at := fmt.Sprintf("%s (%d tokens)", t.address(t.kind.length).Path, t.step.Length)
+	longest, how, err := longest(s, t, data)
+	at := fmt.Sprintf("%s (%d tokens)", s.address(s.kind.length).Path, t.step.Length)
 	whole := "the longest batch is assumed to reach " + at
-	if t.padsWhole() {
+	if padsWhole(s) {
 		whole = "each batch is padded to " + at
 	}
 	of := strings.Join(data.files, ", ")
 	if len(data.files) > 2 {
 		of = fmt.Sprintf("%s and %d other files", data.files[0], len(data.files)-1)
 	}
-	if fold := t.fold(); fold > 1 {
+	if fold := fold(s, t); fold > 1 {
 		longest = (longest + fold - 1) / fold * fold
 	}
 	// the bound of a row by its bytes is no length of a row: it refuses nothing
-	t.atMost = !t.padsWhole() && (err != nil || how == inBytes)
+	t.atMost = !padsWhole(s) && (err != nil || how == inBytes)
 	switch {
 	case err != nil && t.atMost:
-		t.warn("%s: the data was not read, since %v; it may be shorter, so that nothing is refused for it", whole, err)
+		warn(t, "%s: the data was not read, since %v; it may be shorter, so that nothing is refused for it", whole, err)
 	case err != nil:
-		t.warn("%s: the data was not read, since %v", whole, err)
+		warn(t, "%s: the data was not read, since %v", whole, err)
 	case longest >= t.step.Length:
-		t.warn("%s: rows of %s may be as long", whole, of)
-	case t.padsWhole():
+		warn(t, "%s: rows of %s may be as long", whole, of)
+	case padsWhole(s):
 		t.row = longest
-		if cut, err := t.count(t.kind.length, longest); err == nil {
+		if cut, err := s.count(s.kind.length, longest); err == nil {
 			t.row = min(longest, cut)
 		}
-		t.warn("%s, and the longest row has at most %d tokens (%s, %s)", whole, longest, of, how)
+		warn(t, "%s, and the longest row has at most %d tokens (%s, %s)", whole, longest, of, how)
 	default:
-		t.warn("the longest batch has at most %d tokens (%s, %s), fewer than %s", longest, of, how, at)
+		warn(t, "the longest batch has at most %d tokens (%s, %s), fewer than %s", longest, of, how, at)
 		t.step.Length = longest
 	}
 }
 
 // fold is of what number of tokens a padded batch is a multiple (LLaMA-Factory's train/sft/workflow.py:63 and
 // train/dpo/workflow.py:50; axolotl's core/builders/causal.py:386); 1 for any.
-func (t *training) fold() int64 {
+func fold(s *settings, t *training) int64 {
 	switch {
-	case t.padsWhole():
+	case padsWhole(s):
 		return 1
-	case t.kind.pairs && t.multiple:
+	case s.is(llamaFactory) && t.multiple:
 		return 8
 	}
-	return t.folds()
+	return folds(s, t)
 }
 
 // How the longest row was found.
@@ -126,16 +126,13 @@ const (
 )
 
 // longest is a number of tokens that no row of the data set exceeds, and how it was found.
-func (t *training) longest(data *table) (n int64, how string, err error) {
+func longest(s *settings, t *training, data *table) (n int64, how string, err error) {
 	for _, field := range []string{"eval_packing", "eval_sample_packing"} {
-		if t.on(field) {
-			return 0, "", unread("%s packs rows", t.address(field).Path)
+		if s.on(field) {
+			return 0, "", unread("%s packs rows", s.address(field).Path)
 		}
 	}
-	if t.kind.rows == nil {
-		return 0, "", unread("launch reads only that of LLaMA-Factory, axolotl and trl's SFT")
-	}
-	if err := t.kind.rows(t, data); err != nil {
+	if err := rowsOf(s, data); err != nil {
 		return 0, "", err
 	}
 	if len(data.rows) == 0 {
@@ -145,7 +142,7 @@ func (t *training) longest(data *table) (n int64, how string, err error) {
 		longest := slices.MaxFunc(data.rows, func(x, y row) int { return cmp.Compare(x.more, y.more) })
 		return int64(longest.more), tokenised, nil
 	}
-	tok, err := t.tokenizer()
+	tok, err := tokenizer(s, t)
 	if err != nil {
 		return 0, "", err
 	}
@@ -310,4 +307,17 @@ func jsonFiles(folder string, hides bool) (names []string, err error) {
 		}
 	}
 	return names, nil
+}
+
+// rowsOf are the rows of the data set, as the program makes them.
+func rowsOf(s *settings, data *table) error {
+	switch s.kind.framework {
+	case llamaFactory:
+		return rowsFactory(s, data)
+	case axolotl:
+		return rowsAxolotl(s, data)
+	case trlSFT:
+		return rowsSFT(s, data)
+	}
+	return unread("launch reads only that of LLaMA-Factory, axolotl and trl's SFT")
 }

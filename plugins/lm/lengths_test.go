@@ -46,7 +46,7 @@ const identity = `{"a": {"file_name": "a.json"}, "s": {"file_name": "s.jsonl", "
 	"hub": {"hf_hub_url": "x/y"}, "csv": {"file_name": "a.csv"}}`
 
 // lengthsOf is a job of LLaMA-Factory with those files.
-func lengthsOf(t *testing.T, files map[string]string, args ...string) *training {
+func lengthsOf(t *testing.T, files map[string]string, args ...string) *recognized {
 	t.Helper()
 	all := map[string]string{"data/dataset_info.json": identity}
 	maps.Copy(all, files)
@@ -82,7 +82,7 @@ func TestLengthsAreFactorys(t *testing.T) {
 			job := lengthsOf(t, written(modelOf(t, "qwen", "Qwen2Tokenizer"), "data/dataset_info.json", entry,
 				"data/x.jsonl", string(raw)), "dataset=x", "template="+name)
 			data := newTable(time.Now().Add(time.Minute))
-			got, how, err := job.longest(data)
+			got, how, err := longest(job.settings, job.training, data)
 			if err != nil || how != inTokens {
 				t.Errorf("%s, row %d: %q, %v", name, i, how, err)
 				continue
@@ -300,14 +300,14 @@ func TestLengthsInTime(t *testing.T) {
 		`{"instruction": "`+strings.Repeat("the ", 100)+`", "input": "", "output": "x"}`)
 	r := lengthsOf(t, files, "dataset=a", "template=empty")
 	data := newTable(time.Now())
-	if err := r.kind.rows(r, data); err == nil || !strings.Contains(err.Error(), "takes more than") {
+	if err := rowsOf(r.settings, data); err == nil || !strings.Contains(err.Error(), "takes more than") {
 		t.Errorf("reading without time: %v", err)
 	}
 	data = newTable(time.Now().Add(time.Minute))
-	if err := r.kind.rows(r, data); err != nil {
+	if err := rowsOf(r.settings, data); err != nil {
 		t.Fatal(err)
 	}
-	tok, err := r.tokenizer()
+	tok, err := tokenizer(r.settings, r.training)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -534,7 +534,7 @@ func TestReadsLengthsOfAxolotl(t *testing.T) {
 			}
 			if tt.rung > 0 {
 				plugintest.Check(t, New(), c, card)
-				b := &builder{training: r, device: card}
+				b := &builder{s: r.settings, t: r.training, device: card}
 				b.shared(&ladder.Set{})
 				i := slices.IndexFunc(b.ways, func(w way) bool { return w.length == tt.rung })
 				if i < 0 || b.padded(1, b.ways[i]) || !b.padded(1, b.ways[0]) {

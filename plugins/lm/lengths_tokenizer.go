@@ -25,8 +25,8 @@ var (
 
 // tokenizer is that of the model. Of a public model without files here its kind is known: BPE of bytes, or with bytes
 // for what is in no token.
-func (t *training) tokenizer() (*tokens.Tokenizer, error) {
-	p, err := t.find(t.text("model_name_or_path", t.text("base_model", "")), t.text("model_revision", "main"))
+func tokenizer(s *settings, t *training) (*tokens.Tokenizer, error) {
+	p, err := s.find(s.text("model_name_or_path", s.text("base_model", "")), s.text("model_revision", "main"))
 	if err != nil {
 		return nil, err
 	}

@@ -154,3 +154,28 @@ func headType(path string) (d nn.DType, ok bool) {
 	}
 	return d, ok
 }
+
+// typed reports whether a configuration names the type of its weights.
+func typed(text []byte) bool {
+	var config struct {
+		DType      string `json:"dtype"`
+		TorchDType string `json:"torch_dtype"`
+	}
+	return json.Unmarshal(text, &config) == nil && config.DType+config.TorchDType != ""
+}
+
+// weights is the type in which from_pretrained loads the model: that of --dtype, else that of its configuration, else
+// that of its weights (modeling_utils.py:810, 4178).
+func weights(s *settings, t *training, p pretrained) (nn.DType, bool) {
+	if name := s.text("dtype", "auto"); name != "auto" && name != "None" {
+		d, ok := weightTypes[name]
+		return d, ok
+	}
+	if _, set := s.get("dtype"); older(s) && !set { // modeling_utils.py:1285 of 4.57.6
+		return nn.F32, true
+	}
+	if typed(p.config) {
+		return t.model.DType, true
+	}
+	return p.stored()
+}

@@ -14,23 +14,6 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
-// An own is a script of one's own that builds SFTConfig, DPOConfig or TrainingArguments, and the trainer, with
-// literals. It is recognised only if all that decides on memory is read: one call of each class, every keyword known,
-// and no use of the model, of the configuration or of the adapters that is not understood. Otherwise it is left to
-// others.
-type own struct {
-	kind    kind
-	values  map[string]string   // of the configuration's fields, and of ModelConfig's as trl's scripts have them
-	lists   map[string][]string // of those with several values
-	literal map[string]bool     // fields that stand in the file, which an edit can change
-	prefix  string              // of their paths in the Python source
-	mapped  bool                // device_map: the model is on all cards
-	resume  string              // the path of resume_from_checkpoint, "" where the file has none
-	at      map[string]string   // paths of fields that stand elsewhere than in the configuration
-	rows    rows                // of a plain Trainer
-	src     *config.PythonSource
-}
-
 // owns are the classes by which a script of one's own is known.
 var owns = []struct {
 	config, trainer, library string
@@ -116,30 +99,6 @@ func (o *own) sources(c job.Command, path string) error {
 	return nil
 }
 
-// path is where a field stands in the source.
-func (o *own) path(field string) string {
-	if at, ok := o.at[field]; ok {
-		return at
-	}
-	return o.prefix + field
-}
-
-// field is the field that stands at a path.
-func (o *own) field(path string) string {
-	for field, at := range o.at {
-		if at == path {
-			return field
-		}
-	}
-	return strings.TrimPrefix(path, o.prefix)
-}
-
-// get is a field's value.
-func (o *own) get(field string) (string, bool) {
-	v, ok := o.values[field]
-	return v, ok
-}
-
 // document is the script as a file of settings.
 func (o *own) document() (config.Tree, job.File, error) {
 	doc, err := config.OpenPython(o.src)
@@ -147,34 +106,6 @@ func (o *own) document() (config.Tree, job.File, error) {
 		return nil, job.File{}, fmt.Errorf("reading %s: %w", o.src.Path, err)
 	}
 	return doc, job.File{Path: o.src.Path, Format: job.Python, Source: o.src}, nil
-}
-
-// turns reports whether an edit can change a field: of a script of one's own only what stands in it as a literal.
-func (s *settings) turns(fields ...string) bool {
-	for _, field := range fields {
-		if s.script != nil && !s.script.literal[field] {
-			return false
-		}
-	}
-	return true
-}
-
-// adds reports whether edits set what does not stand in a script of one's own: nothing can be added to a program.
-func (s *settings) adds(edits []config.Edit) bool {
-	return s.script != nil && slices.ContainsFunc(edits, func(e config.Edit) bool {
-		return e.Add && e.At.Doc == s.script.src.Path
-	})
-}
-
-// spelled is a value as the file of settings spells it.
-func (s *settings) spelled(to string) string {
-	switch {
-	case s.script != nil && to == "true":
-		return "True"
-	case s.script != nil && to == "false":
-		return "False"
-	}
-	return to
 }
 
 // openOwn reads the settings of a script of one's own.
@@ -199,30 +130,30 @@ func openOwn(c job.Command, prog command.Prog) (*settings, error) {
 }
 
 // bound leaves in the job of a script of one's own what an edit of its literals can do.
-func (t *training) bound(j *job.Job) {
+func bound(s *settings, t *training, j *job.Job) {
 	j.Ignore = nil
 	j.Knobs = slices.DeleteFunc(j.Knobs, func(k job.Knob) bool {
-		return !t.turns(t.script.field(k.At.Path))
+		return !s.turns(s.script.field(k.At.Path))
 	})
-	j.Signs.Lines = slices.DeleteFunc(j.Signs.Lines, func(s job.Sign) bool {
-		return s.Kind == job.Setting && s.Knob != job.GlobalBatch &&
-			!slices.ContainsFunc(j.Knobs, func(k job.Knob) bool { return k.Name == s.Knob })
+	j.Signs.Lines = slices.DeleteFunc(j.Signs.Lines, func(sign job.Sign) bool {
+		return sign.Kind == job.Setting && sign.Knob != job.GlobalBatch &&
+			!slices.ContainsFunc(j.Knobs, func(k job.Knob) bool { return k.Name == sign.Knob })
 	})
-	name := filepath.Base(t.script.src.Path)
-	if t.script.resume == "" {
+	name := filepath.Base(s.script.src.Path)
+	if s.script.resume == "" {
 		j.Resume.Edits, j.Resume.None = nil, name+" trains without an argument resume_from_checkpoint that could be set"
 	} else if len(j.Resume.Edits) > 0 {
-		at := config.Address{Doc: t.script.src.Path, Path: t.script.resume}
-		e := config.Proposed(t.tree, at.Doc, at.Path, strconv.Quote(job.SavedPath))
+		at := config.Address{Doc: s.script.src.Path, Path: s.script.resume}
+		e := config.Proposed(s.tree, at.Doc, at.Path, strconv.Quote(job.SavedPath))
 		e.Knob, e.Cost, e.Why = j.Resume.Edits[0].Knob, j.Resume.Edits[0].Cost, j.Resume.Edits[0].Why
 		j.Resume.Edits = []config.Edit{e}
 	}
-	if r := &j.Rehearsal; !t.turns("output_dir") {
+	if r := &j.Rehearsal; !s.turns("output_dir") {
 		*r = job.Rehearsal{None: "the folder that " + name + " writes to stands in no literal of its configuration"}
 	} else {
-		turns := func(e config.Edit) bool { return !t.turns(t.script.field(e.At.Path)) }
+		turns := func(e config.Edit) bool { return !s.turns(s.script.field(e.At.Path)) }
 		r.Edits = slices.DeleteFunc(r.Edits, turns)
-		if r.Largest = slices.DeleteFunc(r.Largest, turns); len(r.Largest) == 0 && t.pads && !t.script.rows.whole {
+		if r.Largest = slices.DeleteFunc(r.Largest, turns); len(r.Largest) == 0 && t.pads && !s.script.rows.whole {
 			const why = "sequences have different lengths, and the script has no setting that puts the longest first"
 			r.Largest, r.Unordered = nil, why
 		}

@@ -10,16 +10,6 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
-// rows are what a script of one's own makes of its texts for a plain Trainer.
-type rows struct {
-	length  int64  // tokens of the longest
-	whole   bool   // the tokenizer pads each to that; otherwise the collator pads a batch to its longest
-	alone   bool   // the tokenizer pads rows, so that one alone is padded, too
-	joined  bool   // rows are joined and cut into blocks of that length
-	short   bool   // a block may be shorter, where few rows are left
-	unknown string // why the length is not known; "" where it is
-}
-
 // The collators that are understood (transformers/data/data_collator.py).
 const (
 	collateAsIs    = "default_data_collator"
