@@ -191,3 +191,17 @@ func unquoted(tree config.Tree, key string) string {
 	v, _ := tree.Get(key)
 	return strings.Trim(v, `"'`)
 }
+
+// launching are the arguments that `axolotl train` passes to accelerate or torchrun: what it does not know, and what
+// follows "--" (cli/main.py, train).
+func launching(s *settings) (args []string) {
+	if i := slices.Index(s.prog.Args, "--"); i >= 0 {
+		return s.prog.Args[i+1:]
+	}
+	for i, arg := range s.prog.Args {
+		if slices.Contains(s.argv.Unknown(), arg) {
+			return s.prog.Args[i:]
+		}
+	}
+	return nil
+}

@@ -37,10 +37,8 @@ func readLoRA(s *settings, t *training) string {
 	if l.Targets == nil {
 		l.Targets = []string{"q_proj", "v_proj"}
 	}
-	if v, ok := s.get("lora_dropout"); ok {
-		if l.Dropout, err = strconv.ParseFloat(v, 64); err != nil || !(l.Dropout >= 0 && l.Dropout < 1) {
-			return fmt.Sprintf("lora_dropout is %q: it is a number from 0 to 1", v)
-		}
+	if why := dropout(s, l); why != "" {
+		return why
 	}
 	switch named := s.has("lora_target_modules") || len(s.list("lora_target_modules")) > 0; {
 	case named:
@@ -49,6 +47,19 @@ func readLoRA(s *settings, t *training) string {
 		return "peft chooses no layers of " + t.model.Type + " for adapters: lora_target_modules names them"
 	}
 	return adapt(t, l)
+}
+
+// dropout reads that of adapters, where it is set.
+func dropout(s *settings, l *arch.LoRA) string {
+	v, ok := s.get("lora_dropout")
+	if !ok {
+		return ""
+	}
+	var err error
+	if l.Dropout, err = strconv.ParseFloat(v, 64); err != nil || !(l.Dropout >= 0 && l.Dropout < 1) {
+		return fmt.Sprintf("lora_dropout is %q: it is a number from 0 to 1", v)
+	}
+	return ""
 }
 
 // adapt adds adapters to the step, if every layer that they are for has a formula.
@@ -75,4 +86,15 @@ func quantised(t *training, q arch.Quant) {
 		return
 	}
 	unmeasured(t, "weights of 4 bits")
+}
+
+// withoutDropout switches off each torch.nn.Dropout (disable_dropout_in_model, trl/trainer/utils.py:194).
+func withoutDropout(t *training) {
+	t.model.Embed, t.model.Residual = 0, 0
+	if t.model.Type == "gpt2" { // in others the attention's is no module
+		t.model.Attention = 0
+	}
+	if t.step.LoRA != nil {
+		t.step.LoRA.Dropout = 0
+	}
 }

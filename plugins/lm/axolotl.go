@@ -1,40 +1,23 @@
 package lm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
-	"github.com/launch-ml/launch/core/job"
-	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/nn"
-	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/plugins/lm/arch"
 )
 
 // Figures are of axolotl 0.19.0 as on PyPI, src/axolotl/…:line. What its documentation says otherwise is a warning.
 
-// launching are the arguments that `axolotl train` passes to accelerate or torchrun: what it does not know, and what
-// follows "--" (cli/main.py, train).
-func launching(s *settings) (args []string) {
-	if i := slices.Index(s.prog.Args, "--"); i >= 0 {
-		return s.prog.Args[i+1:]
-	}
-	for i, arg := range s.prog.Args {
-		if slices.Contains(s.argv.Unknown(), arg) {
-			return s.prog.Args[i:]
-		}
-	}
-	return nil
-}
-
 // divideAxolotl is how axolotl divides the global batch (utils/config/__init__.py:202): batch_size counts only where
 // gradient_accumulation_steps is null, because that has a default of 1 (utils/schemas/training.py:71).
 func divideAxolotl(s *settings, t *training) (err error) {
-	t.packs = s.on("sample_packing")
+	t.packs, t.whole = s.on("sample_packing"), s.on("pad_to_sequence_len") // core/builders/causal.py:387
 	if t.split.Micro, err = s.count("micro_batch_size", 1); err != nil {
 		return err
 	}
@@ -52,7 +35,11 @@ func divideAxolotl(s *settings, t *training) (err error) {
 			"batch_size (utils/config/__init__.py:202), and so an optimizer step has %d sequences of a card",
 			batch, t.split.Micro)
 	}
-	return evaluates(s, t)
+	if err := evaluates(s, t); err != nil {
+		return err
+	}
+	t.ranks, err = startsAxolotl(s, t)
+	return err
 }
 
 // evaluates finds out whether and with what batch axolotl evaluates (core/builders/base.py:536,
@@ -87,19 +74,19 @@ func everyEpoch(s *settings) bool {
 	return err == nil && n*epochs > 1
 }
 
-// worldAxolotl is how many processes `axolotl train` starts: accelerate's or torchrun's, or one alone.
-func worldAxolotl(s *settings, t *training) (n int64, err error) {
-	devices := s.command.Devices
+// startsAxolotl is how many processes `axolotl train` starts: accelerate's or torchrun's, or one alone.
+func startsAxolotl(s *settings, t *training) (n int64, err error) {
+	if n, err := launched(s); n > 0 || err != nil {
+		return n, err
+	}
 	if s.prog.Kind != command.Installed || s.text("launcher", "accelerate") == "python" {
-		if devices == 0 {
-			return 0, &plugin.Need{Devices: true}
-		}
-		t.spread = devices > 1
-		return 1, nil
+		cards, err := devices(s)
+		t.spread = cards > 1
+		return min(1, cards), err
 	}
 	_, path, processes, why := accelerateOptions(launching(s))
 	switch {
-	case why != "": // of which read gives the reason
+	case why != "": // which is the reason that there is no estimate
 		return 1, nil
 	case processes == "" && s.text("launcher", "accelerate") == "accelerate":
 		tree, _ := s.accelerateFile(path)
@@ -110,10 +97,7 @@ func worldAxolotl(s *settings, t *training) (n int64, err error) {
 	if n, err := strconv.ParseInt(processes, 10, 64); err == nil && n > 0 {
 		return n, nil
 	}
-	if devices == 0 {
-		return 0, &plugin.Need{Devices: true}
-	}
-	return max(1, int64(devices)), nil
+	return devices(s)
 }
 
 // axolotlSwitches are its settings without a formula that change what a step keeps where they are on, axolotlOthers
@@ -138,22 +122,30 @@ var (
 )
 
 // readAxolotl reads a fine-tuning of axolotl, whole or with LoRA.
-func readAxolotl(s *settings, t *training) string {
+func readAxolotl(s *settings) (training, error) {
+	return reader{divideAxolotl, recomputes, []part{released, launchAxolotl, foreign, releaseAxolotl,
+		settingsAxolotl, modelAxolotl, adaptAxolotl}, rowsAxolotl}.read(s)
+}
+
+// launchAxolotl says what of its launcher's options has no formula.
+func launchAxolotl(s *settings, _ *training) string {
+	_, _, _, why := accelerateOptions(launching(s))
+	return why
+}
+
+func releaseAxolotl(s *settings, t *training) string {
 	if v := assume(s, t, "axolotl"); len(v) < 2 || v[0] != 0 || v[1] < 19 {
 		return "the formula is of axolotl from 0.19 on, and the command's Python has " + orNone(s.env.Version("axolotl"))
 	}
-	for _, why := range []string{foreignAxolotl(s, t), pluginsAxolotl(s, t)} {
-		if why != "" {
-			return why
-		}
+	return ""
+}
+
+// modelAxolotl reads the model, the length of a sequence, and the types.
+func modelAxolotl(s *settings, t *training) string {
+	if _, why := load(s, t, s.text("base_model", ""), "main"); why != "" {
+		return why
 	}
-	p, err := s.find(s.text("base_model", ""), "main")
-	if err == nil {
-		t.model, err = arch.Read(p.config)
-	}
-	if err != nil {
-		return err.Error()
-	}
+	var err error
 	if t.step.Length, err = s.count("sequence_len", 512); err != nil { // utils/schemas/config.py:671
 		return err.Error()
 	}
@@ -161,12 +153,17 @@ func readAxolotl(s *settings, t *training) string {
 		return "eval_sequence_len has no formula"
 	}
 	precise(s, t)
-	for _, why := range []string{readAttention(s, t), readAdapter(s, t)} {
-		if why != "" {
-			return why
-		}
-	}
 	return ""
+}
+
+// adaptAxolotl reads attention and the adapters, which warn whatever attention is.
+func adaptAxolotl(s *settings, t *training) string {
+	return cmp.Or(readAttention(s, t), readAdapter(s, t))
+}
+
+// settingsAxolotl reads its switches and its plugins, which warn whatever the switches are.
+func settingsAxolotl(s *settings, t *training) string {
+	return cmp.Or(foreignAxolotl(s, t), pluginsAxolotl(s, t))
 }
 
 // foreignAxolotl says which setting of axolotl has no formula.
@@ -264,6 +261,11 @@ func attention(s *settings) string {
 // 284), or by torch's varlen_attn where that can (loaders/patch_manager.py:786).
 func readAttention(s *settings, t *training) string {
 	how := attention(s)
+	torch := s.release("torch")
+	if torch == nil {
+		torch = s.kind.newest("torch")
+	}
+	t.varlen = how == "sdpa" && (torch[0] > 2 || torch[0] == 2 && torch[1] >= 10)
 	switch how {
 	case "", "sdpa":
 	case "eager":
@@ -280,6 +282,7 @@ func readAttention(s *settings, t *training) string {
 	}
 	t.pads = true
 	if t.multiple = !s.set("pad_to_sequence_len") || s.on("pad_to_sequence_len"); t.multiple {
+		t.folds = multiple
 		t.step.Length = (t.step.Length + multiple - 1) / multiple * multiple
 	}
 	t.step.Upcast = s.text("adapter", "") == "" && t.step.Weights != nn.F32 && !t.step.Flash &&
@@ -325,6 +328,7 @@ func readAdapter(s *settings, t *training) string {
 	default:
 		return fmt.Sprintf("adapter %q with load_in_4bit %t and load_in_8bit %t has no formula", adapter, four, eight)
 	}
+	t.kernels = kernels(s, "qlora", false)
 	rank, err := s.count("lora_r", 1)
 	if err != nil || !s.has("lora_r") {
 		return "lora_r is not known"
@@ -335,10 +339,8 @@ func readAdapter(s *settings, t *training) string {
 	if v, ok := s.get("peft_autocast_adapter_dtype"); ok && v == "false" {
 		l.Type = t.step.Weights
 	}
-	if v, ok := s.get("lora_dropout"); ok {
-		if l.Dropout, err = strconv.ParseFloat(v, 64); err != nil || !(l.Dropout >= 0 && l.Dropout < 1) {
-			return fmt.Sprintf("lora_dropout is %q: it is a number from 0 to 1", v)
-		}
+	if why := dropout(s, l); why != "" {
+		return why
 	}
 	if s.on("lora_target_linear") {
 		all, ok := t.model.AllTargets()
@@ -356,55 +358,6 @@ func readAdapter(s *settings, t *training) string {
 	}
 	return adapt(t, l)
 }
-
-// axolotlSigns are what axolotl prints beside the Trainer: its settings as they are after its checks (cli/config.py),
-// and the steps of a training (core/trainers/base.py, train.py). After Ctrl-C it saves the model and exits 0
-// (train.py:176).
-//
-// An evaluation that follows the micro-batch prints its own batch, which no knob has then.
-func axolotlSigns(s *settings, t *training) []job.Sign {
-	lines := []job.Sign{
-		{Kind: job.Started, Pattern: `\[axolotl\.train\] Starting trainer\.\.\.`},
-		{Kind: job.Succeeded, Pattern: `Training completed! Saving trained model to `},
-		{Kind: job.Setting, Knob: job.MicroBatch, Pattern: `^  "micro_batch_size": (?P<value>\d+)`},
-		{Kind: job.Setting, Knob: job.Accumulation, Pattern: `^  "gradient_accumulation_steps": (?P<value>\d+)`},
-		// torch.cuda.max_memory_allocated (utils/bench.py:46), which is 0 on a CPU
-		{Kind: job.Memory, Pattern: `'memory/max_allocated \((?P<unit>GiB)\)': '(?P<bytes>[1-9][\d.]*|0\.\d*[1-9]\d*)'`},
-	}
-	if !s.has("batch_size") { // which is printed as it was set, also where it has no effect
-		lines = append(lines, job.Sign{Kind: job.Setting, Knob: job.GlobalBatch,
-			Pattern: `^  "batch_size": (?P<value>\d+)`})
-	}
-	if t.evals > 0 && !t.coupled {
-		lines = append(lines, job.Sign{Kind: job.Setting, Knob: knobValidation,
-			Pattern: `^  "eval_batch_size": (?P<value>\d+)`})
-	}
-	if t.evals > 0 {
-		lines = append(lines,
-			job.Sign{Kind: job.Phase, Phase: ladder.Validation, Pattern: `Running evaluation step\.\.\.`},
-			job.Sign{Kind: job.PhaseEnd, Phase: ladder.Validation, Pattern: `'eval_runtime'`})
-	}
-	return lines
-}
-
-// axolotlRehearsal writes into a folder of launch's and reports to nobody.
-func axolotlRehearsal(s *settings) job.Rehearsal {
-	r := job.Rehearsal{Steps: 20, Edits: []config.Edit{
-		s.editText("rehearse", "output_dir", job.Scratch, ladder.None, "writes into a folder of launch's")}}
-	for _, tracker := range []string{"use_wandb", "use_mlflow", "use_comet", "use_trackio", "use_otel_metrics"} {
-		r.Edits = append(r.Edits, s.edit("rehearse", tracker, "false", ladder.None, "reports to nobody"))
-	}
-	if s.has("hub_model_id") {
-		r.Edits = append(r.Edits, s.editText("rehearse", "hub_model_id", "", ladder.None, "uploads nothing"))
-	}
-	return r
-}
-
-// axolotlIgnored are settings of axolotl that do not change the memory.
-var axolotlIgnored = strings.Fields("learning_rate seed output_dir max_steps num_epochs logging_steps save_steps " +
-	"saves_per_epoch save_strategy save_total_limit warmup_steps warmup_ratio weight_decay lr_scheduler max_grad_norm " +
-	"dataset_prepared_path wandb_project wandb_name wandb_entity lora_alpha loss_watchdog_threshold " +
-	"loss_watchdog_patience dataset_num_proc dataset_processes")
 
 // cutPlugin is axolotl's plugin of cut cross entropy, which is on where the plugin is named, unless cut_cross_entropy
 // is false or null (integrations/cut_cross_entropy/args.py of axolotl 0.19.0).

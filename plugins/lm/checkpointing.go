@@ -3,7 +3,6 @@ package lm
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 )
 
 // checkpointing is the field that turns activation checkpointing on: gradient_checkpointing is its older name.
@@ -17,17 +16,9 @@ func checkpointing(s *settings) string {
 	return "gradient_checkpointing"
 }
 
-// readCheckpointing reads activation checkpointing, whose default is not reentrant (modeling_utils.py:3149), but for
+// checkpointsTrainer reads activation checkpointing, whose default is not reentrant (modeling_utils.py:3149), but for
 // that of 4.57.6 (modeling_utils.py:3692).
-func readCheckpointing(s *settings, t *training) string {
-	if s.is(llamaFactory) {
-		v, ok := s.get("use_reentrant_gc") // True in LLaMA-Factory's hparams/model_args.py:149
-		t.step.Checkpointing, t.step.Reentrant = !s.on(checkpointing(s)), !ok || strings.EqualFold(v, "true")
-		return ""
-	}
-	if s.is(axolotl) {
-		return recomputes(s, t)
-	}
+func checkpointsTrainer(s *settings, t *training) string {
 	t.step.Checkpointing, t.step.Reentrant = s.on(checkpointing(s)), older(s)
 	for _, field := range []string{"activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"} {
 		v, ok := s.get(field)

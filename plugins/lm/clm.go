@@ -8,19 +8,22 @@ import (
 	"github.com/launch-ml/launch/plugins/lm/arch"
 )
 
-// readModel reads the model, the type of its weights, and the length of a sequence, as run_clm.py has them (main).
-func readModel(s *settings, t *training) string {
+// readCLM reads a training of transformers' run_clm.py.
+func readCLM(s *settings) (training, error) {
+	return reader{divideTrainer, checkpointsTrainer, []part{released, replicated, foreign, modelCLM}, nil}.read(s)
+}
+
+// modelCLM reads the model, the type of its weights, and the length of a sequence, as run_clm.py has them (main).
+func modelCLM(s *settings, t *training) string {
+	t.predicted = t.evals > 0 && !s.on("prediction_loss_only")
 	name, revision := s.text("model_name_or_path", ""), s.text("model_revision", "main")
 	config := s.text("config_name", name)
 	if name == "" {
 		return scratch(s, t, config, revision)
 	}
-	p, err := s.find(name, revision)
-	if err == nil {
-		t.model, err = arch.Read(p.config)
-	}
-	if err != nil {
-		return err.Error()
+	p, why := load(s, t, name, revision)
+	if why != "" {
+		return why
 	}
 	if config != name {
 		return s.address("config_name").Path + " beside a model has no formula"

@@ -106,12 +106,6 @@ func readShards(s *settings, t *training) string {
 	return ""
 }
 
-// sharded reports whether DeepSpeed makes the optimizer its own, or FSDP divides its parameters, with a formula or
-// without.
-func sharded(s *settings, t *training) bool {
-	return s.has("deepspeed") || t.sharding != nil || wraps(s, t)
-}
-
 // accelerateShards is the file that accelerate makes of its own keys (DeepSpeedPlugin in
 // accelerate/utils/dataclasses.py:1302, 1.15.0). The accumulation is a number there, 1 unless it is set.
 func accelerateShards(t *training) ([]byte, string) {

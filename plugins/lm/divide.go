@@ -6,15 +6,9 @@ import (
 	"github.com/launch-ml/launch/core/plugin"
 )
 
-// divide finds out how the global batch is divided. The error may be a [plugin.Need] of the number of cards.
-func divide(s *settings, t *training) (err error) {
-	if s.is(axolotl) {
-		if err := divideAxolotl(s, t); err != nil {
-			return err
-		}
-		t.ranks, t.replicas, err = world(s, t)
-		return err
-	}
+// divideTrainer finds out how the global batch is divided, as TrainingArguments do, and how many processes share a
+// step. Without a launcher one process uses all cards by torch.nn.DataParallel (training_args.py:1949).
+func divideTrainer(s *settings, t *training) (err error) {
 	var errs [3]error
 	t.split.Micro, errs[0] = s.count("per_device_train_batch_size", 8)                   // training_args.py:777
 	t.split.Accumulation, errs[1] = s.count("gradient_accumulation_steps", 1)            // training_args.py:849
@@ -24,32 +18,32 @@ func divide(s *settings, t *training) (err error) {
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
-	t.ranks, t.replicas, err = world(s, t)
+	if t.ranks, err = launched(s); t.ranks > 0 || err != nil {
+		return err
+	}
+	t.ranks, err = devices(s)
+	t.replicas = t.ranks > 1 && s.prog.Path() != "" // trl and LLaMA-Factory start a process for each card (launcher.py:61)
 	return err
 }
 
-// world is how many processes share a step. Without a launcher one process uses all cards by torch.nn.DataParallel
-// (training_args.py:1949).
-func world(s *settings, t *training) (n int64, replicas bool, err error) {
-	devices := s.command.Devices
+// launched is how many processes the launchers before the program start; 0 for none of them.
+func launched(s *settings) (n int64, err error) {
 	for _, l := range s.prog.Launchers {
-		n, asks := l.Ranks(devices)
-		if asks && devices == 0 {
-			return 0, false, &plugin.Need{Devices: true}
+		n, asks := l.Ranks(s.command.Devices)
+		if asks && s.command.Devices == 0 {
+			return 0, &plugin.Need{Devices: true}
 		}
 		if n > 0 {
-			return int64(n), false, nil
+			return int64(n), nil
 		}
 	}
-	if s.is(axolotl) {
-		n, err := worldAxolotl(s, t)
-		return n, false, err
+	return 0, nil
+}
+
+// devices is how many cards there are: one where that cannot be known. The error is a [plugin.Need] of their number.
+func devices(s *settings) (int64, error) {
+	if s.command.Devices == 0 {
+		return 0, &plugin.Need{Devices: true}
 	}
-	if devices == 0 {
-		return 0, false, &plugin.Need{Devices: true}
-	}
-	if s.prog.Path() == "" { // trl and LLaMA-Factory start a process for each card (launcher.py:61)
-		return max(1, int64(devices)), false, nil
-	}
-	return max(1, int64(devices)), devices > 1, nil
+	return max(1, int64(s.command.Devices)), nil
 }

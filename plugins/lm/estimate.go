@@ -3,21 +3,12 @@ package lm
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/plugins/lm/arch"
 )
-
-// names are the public models whose shape is known, each by one of its names.
-func names() []string {
-	all := slices.Sorted(maps.Keys(publics()))
-	return slices.DeleteFunc(all, func(name string) bool { return strings.HasPrefix(name, "openai-community/") })
-}
 
 // Estimate implements [plugin.Estimator]: a training step of one process and an evaluation of a public model, by the
 // Trainer of transformers 5, or with the fused head of trl.

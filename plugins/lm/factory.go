@@ -1,9 +1,7 @@
 package lm
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -25,7 +23,20 @@ var (
 )
 
 // readFactory reads a training of LLaMA-Factory, whole or with LoRA.
-func readFactory(s *settings, t *training) string {
+func readFactory(s *settings) (training, error) {
+	return reader{divideTrainer, checkpointsFactory, []part{released, replicated, foreign, foreignFactory, modelFactory,
+		stageFactory}, rowsFactory}.read(s)
+}
+
+// checkpointsFactory reads activation checkpointing, which is on unless it is switched off.
+func checkpointsFactory(s *settings, t *training) string {
+	v, ok := s.get("use_reentrant_gc") // True in hparams/model_args.py:149
+	t.step.Checkpointing, t.step.Reentrant = !s.on(checkpointing(s)), !ok || strings.EqualFold(v, "true")
+	return ""
+}
+
+// foreignFactory says which setting of LLaMA-Factory has no formula.
+func foreignFactory(s *settings, _ *training) string {
 	if v := strings.ToLower(s.getenv("USE_V1")); s.prog.Path() == "" && v != "" && v != "0" && v != "false" {
 		return "USE_V1 starts another program of LLaMA-Factory, which has no formula" // cli.py:19 of 0.9.5
 	}
@@ -41,23 +52,29 @@ func readFactory(s *settings, t *training) string {
 	if i := slices.IndexFunc(factoryOthers, s.has); i >= 0 {
 		return factoryOthers[i] + " has no formula"
 	}
-	p, err := s.find(s.text("model_name_or_path", ""), s.text("model_revision", "main"))
-	if err == nil {
-		t.model, err = arch.Read(p.config)
-	}
-	if err != nil {
-		return err.Error()
+	return ""
+}
+
+// modelFactory reads the model, the length to which rows are cut, and the adapters.
+func modelFactory(s *settings, t *training) string {
+	t.predicted = t.evals > 0 && s.on("compute_accuracy") && stage(s) == "sft" && !s.on("prediction_loss_only")
+	p, why := loadNamed(s, t)
+	if why != "" {
+		return why
 	}
 	if why := attendsFactory(s, t); why != "" {
 		return why
 	}
+	var err error
 	if t.step.Length, err = s.count("cutoff_len", 2048); err != nil { // hparams/data_args.py:46
 		return err.Error()
 	}
 	t.pads, t.multiple = true, true // of 8 (train/sft/workflow.py:63, train/dpo/workflow.py:50)
-	if why := readTuning(s, t, typed(p.config)); why != "" {
-		return why
-	}
+	return readTuning(s, t, typed(p.config))
+}
+
+// stageFactory reads what the stage makes of the rows and of the loss.
+func stageFactory(s *settings, t *training) string {
 	switch stage(s) {
 	case "pt":
 		return readPretraining(s, t)
@@ -117,10 +134,8 @@ func readFactoryLoRA(s *settings, t *training, trained nn.DType) string {
 			l.Names = append(l.Names, name)
 		}
 	}
-	if v, ok := s.get("lora_dropout"); ok {
-		if l.Dropout, err = strconv.ParseFloat(v, 64); err != nil || !(l.Dropout >= 0 && l.Dropout < 1) {
-			return fmt.Sprintf("lora_dropout is %q: it is a number from 0 to 1", v)
-		}
+	if why := dropout(s, l); why != "" {
+		return why
 	}
 	for name := range strings.SplitSeq(s.text("lora_target", "all"), ",") {
 		if name = strings.TrimSpace(name); name != "all" {
@@ -134,14 +149,6 @@ func readFactoryLoRA(s *settings, t *training, trained nn.DType) string {
 		l.Targets = append(l.Targets, all...)
 	}
 	return adapt(t, l)
-}
-
-// stage is LLaMA-Factory's stage; "" of other programs.
-func stage(s *settings) string {
-	if !s.is(llamaFactory) {
-		return ""
-	}
-	return s.text("stage", "sft") // hparams/finetuning_args.py:460
 }
 
 // readPretraining is run_pt (train/pt/workflow.py): texts are joined and cut into blocks of cutoff_len, so that nothing
@@ -176,17 +183,6 @@ func readPairs(s *settings, t *training) string {
 		return "the type in which the reference is loaded is not known: bf16, fp16 or pure_bf16 sets it"
 	}
 	return ""
-}
-
-// withoutDropout switches off each torch.nn.Dropout (disable_dropout_in_model, trl/trainer/utils.py:194).
-func withoutDropout(t *training) {
-	t.model.Embed, t.model.Residual = 0, 0
-	if t.model.Type == "gpt2" { // in others the attention's is no module
-		t.model.Attention = 0
-	}
-	if t.step.LoRA != nil {
-		t.step.LoRA.Dropout = 0
-	}
 }
 
 // attendsFactory reads LLaMA-Factory's flash_attn. Without the package of the kernels it leaves the choice to

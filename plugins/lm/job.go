@@ -3,6 +3,8 @@ package lm
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -10,14 +12,6 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/metric"
-)
-
-// The knobs' names beside those of package job.
-const (
-	knobValidation    = "validation " + job.MicroBatch
-	knobCheckpointing = "activation checkpointing"
-	knobPrecision     = "mixed precision"
-	knobLength        = "sequence length"
 )
 
 // jobOf is the command as launch needs it. Lines and figures are of transformers 5.23.0.
@@ -181,4 +175,35 @@ func ignored(s *settings) (names []string) {
 		}
 	}
 	return names
+}
+
+// bound leaves in the job of a script of one's own what an edit of its literals can do.
+func bound(s *settings, t *training, j *job.Job) {
+	j.Ignore = nil
+	j.Knobs = slices.DeleteFunc(j.Knobs, func(k job.Knob) bool {
+		return !s.turns(s.script.field(k.At.Path))
+	})
+	j.Signs.Lines = slices.DeleteFunc(j.Signs.Lines, func(sign job.Sign) bool {
+		return sign.Kind == job.Setting && sign.Knob != job.GlobalBatch &&
+			!slices.ContainsFunc(j.Knobs, func(k job.Knob) bool { return k.Name == sign.Knob })
+	})
+	name := filepath.Base(s.script.src.Path)
+	if s.script.resume == "" {
+		j.Resume.Edits, j.Resume.None = nil, name+" trains without an argument resume_from_checkpoint that could be set"
+	} else if len(j.Resume.Edits) > 0 {
+		at := config.Address{Doc: s.script.src.Path, Path: s.script.resume}
+		e := config.Proposed(s.tree, at.Doc, at.Path, strconv.Quote(job.SavedPath))
+		e.Knob, e.Cost, e.Why = j.Resume.Edits[0].Knob, j.Resume.Edits[0].Cost, j.Resume.Edits[0].Why
+		j.Resume.Edits = []config.Edit{e}
+	}
+	if r := &j.Rehearsal; !s.turns("output_dir") {
+		*r = job.Rehearsal{None: "the folder that " + name + " writes to stands in no literal of its configuration"}
+	} else {
+		turns := func(e config.Edit) bool { return !s.turns(s.script.field(e.At.Path)) }
+		r.Edits = slices.DeleteFunc(r.Edits, turns)
+		if r.Largest = slices.DeleteFunc(r.Largest, turns); len(r.Largest) == 0 && t.pads && !s.script.rows.whole {
+			const why = "sequences have different lengths, and the script has no setting that puts the longest first"
+			r.Largest, r.Unordered = nil, why
+		}
+	}
 }

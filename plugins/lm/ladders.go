@@ -72,7 +72,7 @@ func (b *builder) shared(set *ladder.Set) {
 	b.precompute(set)
 	b.offer(set, b.paged(asked)...)
 	if asked.autocast == nn.F32 && b.t.step.Weights == nn.F32 && !b.before(8) && b.t.unknown == "" && !b.s.is(axolotl) &&
-		!wraps(b.s, b.t) {
+		!b.t.wrapped {
 		w := asked
 		w.autocast = nn.BF16
 		b.offer(set, switched{ladder.Rung{Name: "mixed precision in bfloat16", Cost: ladder.Numerics, Slowdown: 0.8,
@@ -114,14 +114,6 @@ func (b *builder) splits(set *ladder.Set, asked way) (least ladder.Split) {
 	add(smaller)
 	return b.ways[len(b.ways)-1].split
 }
-
-// shortest is the shortest sequence that is offered, and common a length that is offered for any longer one. Seven
-// halves lead from 131,072 tokens to 1,024.
-const (
-	shortest    = 128
-	common      = 1024
-	mostLengths = 7
-)
 
 // trainingLadder is every division of the global batch, with and without activation checkpointing.
 func (b *builder) trainingLadder() ladder.Ladder {

@@ -132,16 +132,3 @@ func alpaca(r record) (row, error) {
 		"\n\n" + input + "### Response:\n"
 	return row{[]string{prompt, texts[2]}, 6}, nil
 }
-
-// folds is of what number of tokens sequence_len is made a multiple (readAttention), so that a rung with another one
-// has its price; 1 for any.
-func folds(s *settings, t *training) int64 {
-	n, err := s.count("pad_to_multiple_of", 64)
-	if !s.is(axolotl) || !t.multiple || err != nil {
-		return 1
-	}
-	return n
-}
-
-// padsWhole reports whether axolotl pads each batch to sequence_len (core/builders/causal.py:387).
-func padsWhole(s *settings) bool { return s.is(axolotl) && s.on("pad_to_sequence_len") }

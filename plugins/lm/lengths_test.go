@@ -82,7 +82,7 @@ func TestLengthsAreFactorys(t *testing.T) {
 			job := lengthsOf(t, written(modelOf(t, "qwen", "Qwen2Tokenizer"), "data/dataset_info.json", entry,
 				"data/x.jsonl", string(raw)), "dataset=x", "template="+name)
 			data := newTable(time.Now().Add(time.Minute))
-			got, how, err := longest(job.settings, job.training, data)
+			got, how, err := longest(job.settings, job.training, rowsFactory, data)
 			if err != nil || how != inTokens {
 				t.Errorf("%s, row %d: %q, %v", name, i, how, err)
 				continue
@@ -300,11 +300,11 @@ func TestLengthsInTime(t *testing.T) {
 		`{"instruction": "`+strings.Repeat("the ", 100)+`", "input": "", "output": "x"}`)
 	r := lengthsOf(t, files, "dataset=a", "template=empty")
 	data := newTable(time.Now())
-	if err := rowsOf(r.settings, data); err == nil || !strings.Contains(err.Error(), "takes more than") {
+	if err := rowsFactory(r.settings, data); err == nil || !strings.Contains(err.Error(), "takes more than") {
 		t.Errorf("reading without time: %v", err)
 	}
 	data = newTable(time.Now().Add(time.Minute))
-	if err := rowsOf(r.settings, data); err != nil {
+	if err := rowsFactory(r.settings, data); err != nil {
 		t.Fatal(err)
 	}
 	tok, err := tokenizer(r.settings, r.training)

@@ -2,7 +2,6 @@ package lm
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -63,20 +62,6 @@ func trls(s *settings) bool {
 		trls, err := file.Read(installed, maxFile)
 		return err == nil && bytes.Equal(own, trls)
 	})
-}
-
-// records are the rows of files, and the columns that any of them has.
-type records struct {
-	rows []record
-	has  map[string]bool
-}
-
-func (all *records) add(r record) error {
-	for column := range r {
-		all.has[column] = true
-	}
-	all.rows = append(all.rows, r)
-	return nil
 }
 
 // textsSFT are the texts that _prepare_dataset tokenises.
@@ -142,21 +127,6 @@ func talksSFT(s *settings, data *table, all *records, columns []string) error {
 			return err
 		}
 		data.rows = append(data.rows, row{[]string{text}, 1}) // what begins it
-	}
-	return nil
-}
-
-// tokenised are rows that have their tokens.
-func (d *table) tokenised(rows []record) error {
-	for _, r := range rows {
-		if err := d.inTime(); err != nil {
-			return err
-		}
-		var ids []json.Number
-		if json.Unmarshal(r["input_ids"], &ids) != nil {
-			return unread("input_ids of a row are no numbers")
-		}
-		d.rows = append(d.rows, row{more: len(ids)})
 	}
 	return nil
 }

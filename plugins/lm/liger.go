@@ -42,7 +42,7 @@ func readLiger(s *settings, t *training) string {
 		warn(t, "Liger has no kernels for models of the type %s: the setting changes nothing", t.model.Type)
 		return ""
 	}
-	l.Evaluates = trainerLiger(s) // unless the logits are asked for: see read
+	l.Evaluates = trainerLiger(s) && !t.predicted // trainer.py:3265
 	t.step.Liger = l
 	unmeasured(t, "Liger's kernels")
 	return ""

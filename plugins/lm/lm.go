@@ -54,19 +54,16 @@ func (lm) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error)
 	if s.on("auto_find_batch_size") {
 		return nil, &plugin.Caution{Why: "the Trainer itself looks for a batch that fits (--auto_find_batch_size)"}
 	}
-	t := &training{}
-	if err := divide(s, t); err != nil {
+	t, err := readers[s.kind.framework](s)
+	if err != nil {
 		return nil, err
 	}
-	if s.script != nil && s.script.mapped && (t.replicas || t.ranks > 1) {
-		return nil, errOwn("device_map shares the model out among several cards")
-	}
-	read(s, t)
-	readLengths(s, t)
-	warnAssumed(s, t)
-	warnUnseen(s, t)
-	return &recognized{s, t, jobOf(s, t)}, nil
+	return &recognized{s, &t, jobOf(s, &t)}, nil
 }
+
+// readers read what a command comes to, one for each framework.
+var readers = map[framework]func(s *settings) (training, error){runCLM: readCLM, trlSFT: readSFT, trlDPO: readDPO,
+	llamaFactory: readFactory, axolotl: readAxolotl, plainTrainer: readTrainer}
 
 // A recognized is a command of this family: what it says, and what that comes to.
 type recognized struct {

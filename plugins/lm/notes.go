@@ -10,7 +10,7 @@ import (
 
 // warnGathered reports what of an evaluation is not counted.
 func warnGathered(s *settings, t *training) {
-	if !t.predicted || t.unknown != "" {
+	if !t.predicted {
 		return
 	}
 	step := t.step
@@ -25,7 +25,7 @@ func warnGathered(s *settings, t *training) {
 // none of autocast's lists (torch 2.15), and the experts' input is cast to the type of their weights
 // (integrations/moe.py:379).
 func warnExperts(t *training) {
-	if q := t.step.Quant; t.model.Experts != nil && q != nil && t.unknown == "" {
+	if q := t.step.Quant; t.model.Experts != nil && q != nil {
 		kept := unit.Bytes(t.model.ExpertParams()) * t.step.Weights.Size()
 		warn(t, "its experts stay in %v, and take %v: bitsandbytes quantises linear layers, and since transformers 5 "+
 			"the experts of a layer are one tensor (replace_with_bnb_linear in integrations/bitsandbytes.py:160)",
@@ -38,7 +38,7 @@ func warnExperts(t *training) {
 
 // warnAssumed reports what the estimate takes for granted.
 func warnAssumed(s *settings, t *training) {
-	if len(t.assumed) == 0 || t.unknown != "" {
+	if len(t.assumed) == 0 {
 		return
 	}
 	var names []string
@@ -59,11 +59,11 @@ func warnAssumed(s *settings, t *training) {
 }
 
 // warnUnseen makes a warning of what no card has measured.
-func warnUnseen(s *settings, t *training) {
-	if t.unknown == "" && t.packs && varlen(s, t, t.step) {
+func warnUnseen(t *training) {
+	if t.packs && varlen(t, t.step) {
 		unmeasured(t, "torch's varlen_attn")
 	}
-	if t.unknown == "" && len(t.unseen) > 0 {
+	if len(t.unseen) > 0 {
 		warn(t, "the estimate is by the libraries' source, and no card has measured this yet: %s",
 			strings.Join(t.unseen, ", "))
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -25,11 +24,6 @@ var owns = []struct {
 
 // ownMark are the texts that such a script has.
 var ownMark = []string{"SFTConfig|DPOConfig|TrainingArguments", "SFTTrainer|DPOTrainer|Trainer"}
-
-// errOwn leaves a script to others.
-func errOwn(format string, a ...any) error {
-	return fmt.Errorf("%w: %s", plugin.ErrNotMine, fmt.Sprintf(format, a...))
-}
 
 // parses are texts of a program that takes its settings otherwise, or that changes what a step is.
 var parses = strings.Fields("TrlParser HfArgumentParser compute_loss training_step BitsAndBytesConfig " +
@@ -127,35 +121,4 @@ func openOwn(c job.Command, prog command.Prog) (*settings, error) {
 	}
 	s.files = []job.File{f}
 	return s, nil
-}
-
-// bound leaves in the job of a script of one's own what an edit of its literals can do.
-func bound(s *settings, t *training, j *job.Job) {
-	j.Ignore = nil
-	j.Knobs = slices.DeleteFunc(j.Knobs, func(k job.Knob) bool {
-		return !s.turns(s.script.field(k.At.Path))
-	})
-	j.Signs.Lines = slices.DeleteFunc(j.Signs.Lines, func(sign job.Sign) bool {
-		return sign.Kind == job.Setting && sign.Knob != job.GlobalBatch &&
-			!slices.ContainsFunc(j.Knobs, func(k job.Knob) bool { return k.Name == sign.Knob })
-	})
-	name := filepath.Base(s.script.src.Path)
-	if s.script.resume == "" {
-		j.Resume.Edits, j.Resume.None = nil, name+" trains without an argument resume_from_checkpoint that could be set"
-	} else if len(j.Resume.Edits) > 0 {
-		at := config.Address{Doc: s.script.src.Path, Path: s.script.resume}
-		e := config.Proposed(s.tree, at.Doc, at.Path, strconv.Quote(job.SavedPath))
-		e.Knob, e.Cost, e.Why = j.Resume.Edits[0].Knob, j.Resume.Edits[0].Cost, j.Resume.Edits[0].Why
-		j.Resume.Edits = []config.Edit{e}
-	}
-	if r := &j.Rehearsal; !s.turns("output_dir") {
-		*r = job.Rehearsal{None: "the folder that " + name + " writes to stands in no literal of its configuration"}
-	} else {
-		turns := func(e config.Edit) bool { return !s.turns(s.script.field(e.At.Path)) }
-		r.Edits = slices.DeleteFunc(r.Edits, turns)
-		if r.Largest = slices.DeleteFunc(r.Largest, turns); len(r.Largest) == 0 && t.pads && !s.script.rows.whole {
-			const why = "sequences have different lengths, and the script has no setting that puts the longest first"
-			r.Largest, r.Unordered = nil, why
-		}
-	}
 }

@@ -10,13 +10,6 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
-// The collators that are understood (transformers/data/data_collator.py).
-const (
-	collateAsIs    = "default_data_collator"
-	collateLM      = "DataCollatorForLanguageModeling"
-	collatePadding = "DataCollatorWithPadding" // of a Trainer with a tokenizer and no collator (trainer.py:563)
-)
-
 // readRows reads how long a row gets, and how a batch is padded. A collator that is not understood leaves the script to
 // others; a length that cannot be read is unknown.
 func (r *ownReader) readRows(given map[string]python.Range) error {

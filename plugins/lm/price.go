@@ -221,19 +221,17 @@ func (b *builder) pack(s *arch.Step) {
 	switch {
 	case s.Flash:
 		s.Packed, s.Padded = true, false
-	case varlen(b.s, b.t, *s):
+	case varlen(b.t, *s):
 		s.Varlen, s.Padded = true, false
 	default:
 		s.Padded = true
 	}
 }
 
-// varlen reports whether torch's varlen_attn tells the packed sequences of a step apart (loaders/patch_manager.py:786).
-func varlen(s *settings, t *training, step arch.Step) bool {
+// varlen reports whether torch's varlen_attn tells the packed sequences of a step apart.
+func varlen(t *training, step arch.Step) bool {
 	half := step.Weights != nn.F32 || step.Autocast != nn.F32
-	torch := assume(s, t, "torch")
-	return s.is(axolotl) && attention(s) == "sdpa" && !step.CPU && half && step.Model.HeadDim <= 256 &&
-		step.Model.Window == 0 && (torch[0] > 2 || torch[0] == 2 && torch[1] >= 10)
+	return t.varlen && !step.CPU && half && step.Model.HeadDim <= 256 && step.Model.Window == 0
 }
 
 // tokenBytes is what an evaluation with predictions gathers for each token of its set: the likeliest token and the
@@ -315,7 +313,7 @@ func (w way) in(b *builder, s arch.Step) arch.Step {
 	if w.quant {
 		s.Quant = &arch.Quant{Bits: 4, Nested: b.s.is(llamaFactory) || b.s.is(axolotl), Compute: s.Weights, Loaded: s.Weights}
 		if b.s.is(axolotl) {
-			l.Kernels = kernels(b.s, "qlora", false)
+			l.Kernels = b.t.kernels
 		}
 		if b.s.is(trlSFT) { // sft_trainer.py:908
 			l.Type, l.Whole.Type = nn.BF16, nn.BF16

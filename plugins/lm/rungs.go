@@ -70,7 +70,7 @@ func (b *builder) eightBit(asked way) []switched {
 
 // bitsandbytes reports whether its optimizers can take the place of the one asked for.
 func (b *builder) bitsandbytes() bool {
-	return b.device.Kind != gpu.CPU && b.hasBitsandbytes() && !sharded(b.s, b.t) &&
+	return b.device.Kind != gpu.CPU && b.hasBitsandbytes() && !b.t.sharded &&
 		slices.Contains([]string{"adamw_torch", "adamw_torch_fused"}, b.t.step.Optimizer)
 }
 
@@ -111,7 +111,7 @@ func (b *builder) fourBits(asked way, least ladder.Split) []switched {
 		return nil
 	}
 	if b.device.Kind == gpu.CPU || !b.hasBitsandbytes() || b.t.ranks > 1 ||
-		b.typeless() || sharded(b.s, b.t) {
+		b.typeless() || b.t.sharded {
 		return nil
 	}
 	asked.quant = true
@@ -167,10 +167,18 @@ func (b *builder) unpadded(asked way) []switched {
 
 const knobPadding = "padding"
 
+// shortest is the shortest sequence that is offered, and common a length that is offered for any longer one. Seven
+// halves lead from 131,072 tokens to 1,024.
+const (
+	shortest    = 128
+	common      = 1024
+	mostLengths = 7
+)
+
 // shorter are rungs with shorter sequences, where the phases share the micro-batch with the smallest of it.
 func (b *builder) shorter(asked way, least ladder.Split) (out []switched) {
 	floor := min(common, max(shortest, b.t.step.Length/8)) // shorter ones would cut off most of what was meant
-	fold := folds(b.s, b.t)
+	fold := max(1, b.t.folds)
 	for n, left := b.t.step.Length/2/fold*fold, mostLengths; n >= floor && left > 0; n, left = n/2/fold*fold, left-1 {
 		r := ladder.Rung{Name: fmt.Sprintf("sequences of %d tokens", n), Slowdown: 1}
 		if least != b.t.split {
@@ -202,8 +210,8 @@ func (b *builder) rung(v variant, prices []mem.Estimate) ladder.Rung {
 		Values:   map[string]int64{job.MicroBatch: v.split.Micro, job.Accumulation: v.split.Accumulation}, Estimates: prices}
 	if v.split.Micro != asked.split.Micro {
 		why := "the same global batch, and so the same learning rate, in pieces of another size"
-		if cost, more := averaged(b.s, b.t); more != "" {
-			r.Cost, why = cost, why+"; "+more
+		if more := b.t.averages; more != "" {
+			r.Cost, why = b.t.averaging, why+"; "+more
 		}
 		r.NewState = restores(b.s)
 		r.Edits = append(r.Edits, b.s.edit(job.MicroBatch, "per_device_train_batch_size", fmt.Sprint(v.split.Micro), r.Cost,

@@ -1,9 +1,11 @@
 package lm
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/plugin"
 )
 
 // An own is a script of one's own that builds SFTConfig, DPOConfig or TrainingArguments, and the trainer, with
@@ -55,4 +57,9 @@ type rows struct {
 	joined  bool   // rows are joined and cut into blocks of that length
 	short   bool   // a block may be shorter, where few rows are left
 	unknown string // why the length is not known; "" where it is
+}
+
+// errOwn leaves a script to others.
+func errOwn(format string, a ...any) error {
+	return fmt.Errorf("%w: %s", plugin.ErrNotMine, fmt.Sprintf(format, a...))
 }

@@ -205,6 +205,12 @@ func (s *settings) getenv(name string) (value string) {
 
 // release is the version of a package as numbers: 5, 23 of transformers 5.23.0; nil where it is not known.
 func (s *settings) release(distribution string) (numbers []int) {
+	if distribution == "torch" {
+		if major, minor, ok := s.env.Torch(); ok {
+			return []int{major, minor}
+		}
+		return nil
+	}
 	for _, part := range strings.Split(s.env.Version(distribution), ".") {
 		n, err := strconv.Atoi(part)
 		if err != nil {
@@ -357,3 +363,14 @@ func rendered(n config.Value) string {
 	}
 	return string(text)
 }
+
+// stage is LLaMA-Factory's stage; "" of other programs.
+func stage(s *settings) string {
+	if !s.is(llamaFactory) {
+		return ""
+	}
+	return s.text("stage", "sft") // hparams/finetuning_args.py:460
+}
+
+// An unmade field is one of trl's classes that changes what a step keeps, with what it is where it changes nothing.
+type unmade struct{ field, harmless string }

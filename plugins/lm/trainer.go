@@ -1,15 +1,15 @@
 package lm
 
-import "github.com/launch-ml/launch/plugins/lm/arch"
+// readTrainer reads a training of a script of one's own with a plain Trainer.
+func readTrainer(s *settings) (training, error) {
+	return reader{divideTrainer, checkpointsTrainer, []part{released, replicated, foreign, modelTrainer}, nil}.read(s)
+}
 
-// readTrainer reads the model, the adapters and the rows of a script of one's own with a plain Trainer.
-func readTrainer(s *settings, t *training) string {
-	p, err := s.find(s.text("model_name_or_path", ""), s.text("model_revision", "main"))
-	if err == nil {
-		t.model, err = arch.Read(p.config)
-	}
-	if err != nil {
-		return err.Error()
+// modelTrainer reads the model, the adapters and the rows.
+func modelTrainer(s *settings, t *training) string {
+	p, why := loadNamed(s, t)
+	if why != "" {
+		return why
 	}
 	var ok bool
 	if t.step.Weights, ok = weights(s, t, p); !ok {

@@ -4,8 +4,17 @@ import (
 	"fmt"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/plugins/lm/arch"
+)
+
+// The knobs' names beside those of package job.
+const (
+	knobValidation    = "validation " + job.MicroBatch
+	knobCheckpointing = "activation checkpointing"
+	knobPrecision     = "mixed precision"
+	knobLength        = "sequence length"
 )
 
 // A training is a recognised command.
@@ -38,6 +47,18 @@ type training struct {
 	sharding config.Tree // accelerate's file, where that turns DeepSpeed on
 	wrapping *wrapBlock  // settings of FSDP, where that file or the environment turns it on
 	pinned   bool        // DeepSpeed's file has the micro-batch or the accumulation as a number
+
+	// sharded: DeepSpeed makes the optimizer its own, or FSDP divides its parameters, with a formula or without; wrapped
+	// is FSDP alone.
+	sharded, wrapped bool
+	// averaging is what another micro-batch costs with the same global batch, and averages why, where that is more than
+	// time.
+	averaging ladder.Cost
+	averages  string
+	folds     int64        // of what number of tokens the length is made a multiple; 0 for any
+	whole     bool         // each batch is padded to the length
+	varlen    bool         // torch's varlen_attn tells packed sequences apart, where their type and the model allow it
+	kernels   arch.Kernels // axolotl's, for adapters of frozen weights in 4 bits
 }
 
 func warn(t *training, format string, a ...any) {

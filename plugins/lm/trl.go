@@ -7,9 +7,6 @@ import (
 	"github.com/launch-ml/launch/plugins/lm/arch"
 )
 
-// An unmade field is one of trl's classes that changes what a step keeps, with what it is where it changes nothing.
-type unmade struct{ field, harmless string }
-
 // unmadeTRL are those that its trainers share.
 var unmadeTRL = []unmade{
 	{"activation_offloading", "false"},
@@ -19,8 +16,32 @@ var unmadeTRL = []unmade{
 	{"quantization_config", ""},
 }
 
-// readSFT reads what trl's sft.py and SFTTrainer are given (trl 1.16.0).
-func readSFT(s *settings, t *training) string {
+// readSFT reads a training of trl's sft.py and SFTTrainer (trl 1.16.0), or of a script of one's own with that.
+func readSFT(s *settings) (training, error) {
+	return readerTRL(rowsSFT, lossSFT, modelTRL(nil), packsSFT).read(s)
+}
+
+// readDPO reads a training of trl's dpo.py and DPOTrainer (trl 1.16.0), or of a script of one's own with that.
+func readDPO(s *settings) (training, error) {
+	return readerTRL(nil, cutsDPO, modelTRL(unmadeDPO), preferenceDPO).read(s)
+}
+
+func readerTRL(rows rowsOf, own ...part) reader {
+	parts := append([]part{released, modernTRL, replicated, foreign}, own...)
+	return reader{divideTrainer, checkpointsTrainer, parts, rows}
+}
+
+// modernTRL says why the installed version of transformers is none of trl's steps.
+func modernTRL(s *settings, _ *training) string {
+	if older(s) {
+		return "the steps of trl are known with transformers 5, and the command's Python has " +
+			s.env.Version("transformers")
+	}
+	return ""
+}
+
+// lossSFT reads the kind of loss.
+func lossSFT(s *settings, t *training) string {
 	switch loss := s.text("loss_type", "nll"); loss { // sft_trainer.py:1042; chunked_nll is made nll (sft_config.py:314)
 	case "nll", "chunked_nll", "None":
 	case "dft":
@@ -28,14 +49,15 @@ func readSFT(s *settings, t *training) string {
 	default:
 		return "trl refuses the loss_type " + loss
 	}
-	if why := readTRL(s, t, nil); why != "" {
-		return why
-	}
-	return packsSFT(s, t)
+	return ""
 }
 
-// readTRL reads the model, the adapters and the length, as trl's scripts and trainers have them.
-func readTRL(s *settings, t *training, more []unmade) string {
+// modelTRL reads the model, the adapters and the length, as trl's scripts and trainers have them.
+func modelTRL(more []unmade) part {
+	return func(s *settings, t *training) string { return readTRL(s, t, append(more, unmadeTRL...)) }
+}
+
+func readTRL(s *settings, t *training, fields []unmade) string {
 	if v := assume(s, t, "trl"); len(v) < 2 || v[0] != 1 || v[1] < 16 {
 		return "the formula is of trl from 1.16 on, and the command's Python has " + orNone(s.env.Version("trl"))
 	}
@@ -45,17 +67,14 @@ func readTRL(s *settings, t *training, more []unmade) string {
 	if passed := passedOn(s); passed != "" {
 		return passed + ", which trl passes on to accelerate launch, has no formula"
 	}
-	for _, f := range append(more, unmadeTRL...) {
+	for _, f := range fields {
 		if v, ok := s.get(f.field); ok && v != f.harmless && v != "None" && !(f.harmless == "false" && !s.on(f.field)) {
 			return s.address(f.field).Path + " has no formula"
 		}
 	}
-	p, err := s.find(s.text("model_name_or_path", ""), s.text("model_revision", "main"))
-	if err == nil {
-		t.model, err = arch.Read(p.config)
-	}
-	if err != nil {
-		return err.Error()
+	p, why := loadNamed(s, t)
+	if why != "" {
+		return why
 	}
 	switch name := s.text("dtype", "float32"); name { // trl/trainer/model_config.py:89
 	case "auto", "None":
@@ -75,6 +94,7 @@ func readTRL(s *settings, t *training, more []unmade) string {
 	if untruncated(s, "max_length") {
 		return "sequences are not cut (max_length is null), and how long they get is not known"
 	}
+	var err error
 	if t.step.Length, err = s.count("max_length", 1024); err != nil { // sft_config.py:202, dpo_config.py:202
 		return err.Error()
 	}
@@ -102,25 +122,20 @@ func passedOn(s *settings) string {
 	return ""
 }
 
-func orNone(version string) string {
-	if version == "" {
-		return "none that is known"
-	}
-	return version
-}
-
 // unmadeDPO are fields of DPOConfig that change what a step keeps. The kinds of loss do not: their tensors have one
 // number for each pair.
 var unmadeDPO = []unmade{{"use_weighting", "false"}, {"sync_ref_model", "false"}, {"ld_alpha", ""}}
 
-// readDPO reads what trl's dpo.py and DPOTrainer are given (trl 1.16.0).
-func readDPO(s *settings, t *training) string {
+// cutsDPO says why the longest pair is not known.
+func cutsDPO(s *settings, _ *training) string {
 	if v, ok := s.get("max_length"); ok && (v == "None" || v == "") {
 		return "without max_length no pair is cut, and the longest is not known"
 	}
-	if why := readTRL(s, t, unmadeDPO); why != "" {
-		return why
-	}
+	return ""
+}
+
+// preferenceDPO reads what the reference is.
+func preferenceDPO(s *settings, t *training) string {
 	batch, err := s.count("precompute_ref_batch_size", t.split.Micro)
 	if err != nil {
 		return err.Error()

@@ -20,14 +20,7 @@ func (k kind) newest(distribution string) []int {
 
 // assume is the release of a distribution that the command's Python has, or otherwise one that it can have.
 func assume(s *settings, t *training, distribution string) []int {
-	v := s.release(distribution)
-	if distribution == "torch" {
-		v = nil
-		if major, minor, ok := s.env.Torch(); ok {
-			v = []int{major, minor}
-		}
-	}
-	if len(v) > 0 {
+	if v := s.release(distribution); len(v) > 0 {
 		return v
 	}
 	if !slices.Contains(t.assumed, distribution) {
@@ -38,11 +31,7 @@ func assume(s *settings, t *training, distribution string) []int {
 
 // released says why the installed versions have no formula.
 func released(s *settings, t *training) string {
-	switch v := assume(s, t, "transformers"); {
-	case older(s) && s.trl():
-		return "the steps of trl are known with transformers 5, and the command's Python has " +
-			s.env.Version("transformers")
-	case v[0] != 5 && !older(s):
+	if v := assume(s, t, "transformers"); v[0] != 5 && !older(s) {
 		return fmt.Sprintf("the formula is of transformers 4.57 and 5, and the command's Python has %s",
 			s.env.Version("transformers"))
 	}
@@ -62,4 +51,11 @@ func dated(s *settings, t *training) string {
 		return "GPT-2 has a formula with transformers 5, and the command's Python has " + s.env.Version("transformers")
 	}
 	return ""
+}
+
+func orNone(version string) string {
+	if version == "" {
+		return "none that is known"
+	}
+	return version
 }
