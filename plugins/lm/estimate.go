@@ -12,7 +12,7 @@ import (
 
 // Estimate implements [plugin.Estimator]: a training step of one process and an evaluation of a public model, by the
 // Trainer of transformers 5, or with the fused head of trl.
-func (lm) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
+func (family) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
 	known := publics()[q.Arch]
 	if known == nil {
 		return nil, fmt.Errorf("the shape of %q is not known: %w", q.Arch, arch.ErrUnknown)

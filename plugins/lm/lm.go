@@ -20,12 +20,13 @@ import (
 )
 
 // New returns the plugin.
-func New() plugin.Plugin { return lm{} }
+func New() plugin.Plugin { return family{} }
 
-type lm struct{}
+// A family is the plugin: the programs that fine-tune language models.
+type family struct{}
 
 // Manifest implements [plugin.Plugin].
-func (lm) Manifest() plugin.Manifest {
+func (family) Manifest() plugin.Manifest {
 	return plugin.Manifest{
 		Name: "lm", Version: "1", About: "language models: transformers' run_clm.py, trl sft and dpo, LLaMA-Factory, axolotl",
 		Env: append(slices.Clone(plugin.Variables), "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "ARROW_DEFAULT_MEMORY_POOL",
@@ -39,7 +40,7 @@ func (lm) Manifest() plugin.Manifest {
 }
 
 // Recognize implements [plugin.Plugin].
-func (lm) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error) {
+func (family) Recognize(_ context.Context, c job.Command) (plugin.Recognized, error) {
 	prog, err := c.Prog()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", plugin.ErrNotMine, err)
