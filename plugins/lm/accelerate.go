@@ -11,12 +11,12 @@ import (
 	"github.com/launch-ml/launch/core/file"
 )
 
-// plain are the options of accelerate launch that change nothing of what a step keeps and have a value, and bare those
-// that have none.
+// acceleratePlain are the options of accelerate launch that change nothing of what a step keeps and have a value, and
+// accelerateBare those that have none.
 var (
-	plain = strings.Fields("--num_processes --num_machines --machine_rank --main_process_ip --main_process_port " +
-		"--num_cpu_threads_per_process --gpu_ids --rdzv_backend --max_restarts --monitor_interval")
-	bare = strings.Fields("--multi_gpu --same_network --quiet --debug --module --no_python")
+	acceleratePlain = strings.Fields("--num_processes --num_machines --machine_rank --main_process_ip " +
+		"--main_process_port --num_cpu_threads_per_process --gpu_ids --rdzv_backend --max_restarts --monitor_interval")
+	accelerateBare = strings.Fields("--multi_gpu --same_network --quiet --debug --module --no_python")
 )
 
 func isAccelerate(l command.Launcher) bool { return l.Name == "accelerate" }
@@ -77,9 +77,9 @@ func accelerateOptions(args []string) (precision, path, processes, why string) {
 			}
 		case name == "--num_processes" || name == "--nproc_per_node":
 			processes = take()
-		case slices.Contains(plain, name):
+		case slices.Contains(acceleratePlain, name):
 			take()
-		case !slices.Contains(bare, name):
+		case !slices.Contains(accelerateBare, name):
 			return "", "", "", "accelerate's " + args[i] + " has no formula"
 		}
 	}
@@ -148,7 +148,7 @@ func surrounded(s *settings, t *training) string {
 		return "ACCELERATE_USE_FSDP=" + on + " has no formula: accelerate takes true alone"
 	case turned && t.wrapping == nil && !asksFSDP(s):
 		t.wrapping = wrapVariables(s)
-	case wraps(s, t):
+	case usesFSDP(s, t):
 		for _, key := range fsdpVariables {
 			if name := "FSDP_" + key; s.getenv(name) != "" && !slices.Contains(fsdpHarmless, key) {
 				return name + " in the environment beside other settings of FSDP has no formula"

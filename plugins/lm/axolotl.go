@@ -123,7 +123,7 @@ var (
 
 // readAxolotl reads a fine-tuning of axolotl, whole or with LoRA.
 func readAxolotl(s *settings) (training, error) {
-	return reader{divideAxolotl, recomputes, []part{released, launchAxolotl, foreign, releaseAxolotl,
+	return reader{divideAxolotl, recomputes, []fills{released, launchAxolotl, foreignTrainer, releaseAxolotl,
 		settingsAxolotl, modelAxolotl, adaptAxolotl}, rowsAxolotl}.read(s)
 }
 
@@ -297,9 +297,9 @@ func readAttention(s *settings, t *training) string {
 	return ""
 }
 
-// kernels are axolotl's functions of autograd for adapters, which are on where none of their settings is there
+// kernelsAxolotl are axolotl's functions of autograd for adapters, which are on where none of their settings is there
 // (utils/schemas/config.py:1976).
-func kernels(s *settings, adapter string, eight bool) (k arch.Kernels) {
+func kernelsAxolotl(s *settings, adapter string, eight bool) (k arch.Kernels) {
 	fields := []string{"lora_qkv_kernel", "lora_o_kernel", "lora_mlp_kernel", "lora_embedding_kernel"}
 	on := s.on
 	if !slices.ContainsFunc(fields, s.set) && !s.on("trust_remote_code") &&
@@ -328,12 +328,12 @@ func readAdapter(s *settings, t *training) string {
 	default:
 		return fmt.Sprintf("adapter %q with load_in_4bit %t and load_in_8bit %t has no formula", adapter, four, eight)
 	}
-	t.kernels = kernels(s, "qlora", false)
+	t.kernels = kernelsAxolotl(s, "qlora", false)
 	rank, err := s.count("lora_r", 1)
 	if err != nil || !s.has("lora_r") {
 		return "lora_r is not known"
 	}
-	l := &arch.LoRA{Rank: rank, Type: nn.F32, Kernels: kernels(s, adapter, eight),
+	l := &arch.LoRA{Rank: rank, Type: nn.F32, Kernels: kernelsAxolotl(s, adapter, eight),
 		Targets: s.list("lora_target_modules"),
 		Whole:   arch.Whole{Names: s.names("lora_modules_to_save"), Type: t.step.Weights}}
 	if v, ok := s.get("peft_autocast_adapter_dtype"); ok && v == "false" {

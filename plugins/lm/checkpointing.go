@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// checkpointing is the field that turns activation checkpointing on: gradient_checkpointing is its older name.
-func checkpointing(s *settings) string {
+// checkpointField is the field that turns activation checkpointing on: gradient_checkpointing is its older name.
+func checkpointField(s *settings) string {
 	if s.is(llamaFactory) {
 		return "disable_gradient_checkpointing"
 	}
@@ -19,7 +19,7 @@ func checkpointing(s *settings) string {
 // checkpointsTrainer reads activation checkpointing, whose default is not reentrant (modeling_utils.py:3149), but for
 // that of 4.57.6 (modeling_utils.py:3692).
 func checkpointsTrainer(s *settings, t *training) string {
-	t.step.Checkpointing, t.step.Reentrant = s.on(checkpointing(s)), older(s)
+	t.step.Checkpointing, t.step.Reentrant = s.on(checkpointField(s)), older(s)
 	for _, field := range []string{"activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"} {
 		v, ok := s.get(field)
 		if !ok || v == "None" {

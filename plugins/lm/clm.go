@@ -10,7 +10,7 @@ import (
 
 // readCLM reads a training of transformers' run_clm.py.
 func readCLM(s *settings) (training, error) {
-	return reader{divideTrainer, checkpointsTrainer, []part{released, replicated, foreign, modelCLM}, nil}.read(s)
+	return reader{divideTrainer, checkpointsTrainer, []fills{released, replicated, foreignTrainer, modelCLM}, nil}.read(s)
 }
 
 // modelCLM reads the model, the type of its weights, and the length of a sequence, as run_clm.py has them (main).

@@ -24,14 +24,14 @@ var (
 
 // readFactory reads a training of LLaMA-Factory, whole or with LoRA.
 func readFactory(s *settings) (training, error) {
-	return reader{divideTrainer, checkpointsFactory, []part{released, replicated, foreign, foreignFactory, modelFactory,
-		stageFactory}, rowsFactory}.read(s)
+	return reader{divideTrainer, checkpointsFactory, []fills{released, replicated, foreignTrainer, foreignFactory,
+		modelFactory, stageFactory}, rowsFactory}.read(s)
 }
 
 // checkpointsFactory reads activation checkpointing, which is on unless it is switched off.
 func checkpointsFactory(s *settings, t *training) string {
 	v, ok := s.get("use_reentrant_gc") // True in hparams/model_args.py:149
-	t.step.Checkpointing, t.step.Reentrant = !s.on(checkpointing(s)), !ok || strings.EqualFold(v, "true")
+	t.step.Checkpointing, t.step.Reentrant = !s.on(checkpointField(s)), !ok || strings.EqualFold(v, "true")
 	return ""
 }
 

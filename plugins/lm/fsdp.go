@@ -43,7 +43,7 @@ func optionsFSDP(s *settings) bool {
 
 // readFSDP reads PyTorch's FSDP, after the precision, the optimizer and activation checkpointing are known.
 func readFSDP(s *settings, t *training) string {
-	if !wraps(s, t) {
+	if !usesFSDP(s, t) {
 		return ""
 	}
 	at := "accelerate's settings of FSDP"
@@ -325,5 +325,5 @@ func wrap(s *settings, t *training, f *arch.FSDP) {
 	}
 }
 
-// wraps reports whether FSDP is turned on, with a formula or without.
-func wraps(s *settings, t *training) bool { return t.wrapping != nil || asksFSDP(s) }
+// usesFSDP reports whether FSDP is turned on, with a formula or without.
+func usesFSDP(s *settings, t *training) bool { return t.wrapping != nil || asksFSDP(s) }

@@ -22,15 +22,15 @@ func jobOf(s *settings, t *training) *job.Job {
 		Signs:    signs(s, t),
 		Warnings: t.warnings, Ignore: ignored(s),
 		Knobs: []job.Knob{
-			knob(s, job.MicroBatch, "per_device_train_batch_size", fmt.Sprint(t.split.Micro)),
-			knob(s, job.Accumulation, "gradient_accumulation_steps", fmt.Sprint(t.split.Accumulation)),
+			knobOf(s, job.MicroBatch, "per_device_train_batch_size", fmt.Sprint(t.split.Micro)),
+			knobOf(s, job.Accumulation, "gradient_accumulation_steps", fmt.Sprint(t.split.Accumulation)),
 		},
 	}
 	if j.Arch == "" {
 		j.Arch = "causal language model"
 	}
 	if t.evals > 0 && !t.evalPacks {
-		j.Knobs = append(j.Knobs, knob(s, knobValidation, "per_device_eval_batch_size", fmt.Sprint(t.evals)))
+		j.Knobs = append(j.Knobs, knobOf(s, knobValidation, "per_device_eval_batch_size", fmt.Sprint(t.evals)))
 	}
 	states(s, t, j)
 	j.Save = saves(s)
@@ -41,7 +41,7 @@ func jobOf(s *settings, t *training) *job.Job {
 	return j
 }
 
-func knob(s *settings, name, field, value string) job.Knob {
+func knobOf(s *settings, name, field, value string) job.Knob {
 	_, set := s.get(field)
 	return job.Knob{Name: name, At: s.address(field), Value: value, Default: !set}
 }

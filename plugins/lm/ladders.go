@@ -132,7 +132,7 @@ func (b *builder) trainingLadder() ladder.Ladder {
 	for _, s := range smaller {
 		below = append(below, variant{s, asked.checkpointing})
 	}
-	field := checkpointing(b.s)
+	field := checkpointField(b.s)
 	if !asked.checkpointing && !b.s.negated(field) && b.s.turns(field) { // which no value can switch on
 		for _, s := range append([]ladder.Split{asked.split}, smaller...) {
 			below = append(below, variant{s, true})

@@ -69,9 +69,9 @@ func fold(s *settings, t *training) int64 {
 
 // How the longest row was found.
 const (
-	inBytes   = "by its bytes"
-	inTokens  = "counted with its tokenizer"
-	tokenised = "of its input_ids"
+	inBytes  = "by its bytes"
+	inTokens = "counted with its tokenizer"
+	ofTokens = "of its input_ids"
 )
 
 // rowsOf reads the rows of a data set, as a program makes them.
@@ -93,11 +93,11 @@ func longest(s *settings, t *training, rows rowsOf, data *table) (n int64, how s
 	if len(data.rows) == 0 {
 		return 0, "", unread("it has no rows")
 	}
-	if !slices.ContainsFunc(data.rows, func(r row) bool { return len(r.texts) > 0 }) {
-		longest := slices.MaxFunc(data.rows, func(x, y row) int { return cmp.Compare(x.more, y.more) })
-		return int64(longest.more), tokenised, nil
+	if !slices.ContainsFunc(data.rows, func(r tokenRow) bool { return len(r.texts) > 0 }) {
+		longest := slices.MaxFunc(data.rows, func(x, y tokenRow) int { return cmp.Compare(x.more, y.more) })
+		return int64(longest.more), ofTokens, nil
 	}
-	tok, err := tokenizer(s, t)
+	tok, err := tokenizerOf(s, t)
 	if err != nil {
 		return 0, "", err
 	}
@@ -113,7 +113,7 @@ func longest(s *settings, t *training, rows rowsOf, data *table) (n int64, how s
 // highest bounds are counted first, until the next one's bound is no more than what was found.
 func (d *table) longest(tok *tokens.Tokenizer, most int) (longest int, counted bool) {
 	type bounded struct {
-		row
+		tokenRow
 		bound int
 	}
 	var rows []bounded

@@ -87,7 +87,7 @@ func axolotlSet(s *settings, data *table, set config.Value) error {
 		if err := data.inTime(); err != nil {
 			return err
 		}
-		var made row
+		var made tokenRow
 		var err error
 		switch kind {
 		case "completion":
@@ -106,21 +106,21 @@ func axolotlSet(s *settings, data *table, set config.Value) error {
 }
 
 // completion is a text, with what a tokenizer has before and after it, and an end.
-func completion(r record, field string) (row, error) {
+func completion(r record, field string) (tokenRow, error) {
 	text, err := r.text(field)
 	if err == nil && r.empty(field) && r[field] == nil {
 		err = unread("a row has no %q", field)
 	}
-	return row{[]string{text}, 3}, err
+	return tokenRow{[]string{text}, 3}, err
 }
 
 // alpaca is an instruction and an answer, tokenised apart, each as in a completion.
-func alpaca(r record) (row, error) {
+func alpaca(r record) (tokenRow, error) {
 	var texts [3]string
 	for i, column := range []string{"instruction", "input", "output"} {
 		var err error
 		if texts[i], err = r.text(column); err != nil {
-			return row{}, err
+			return tokenRow{}, err
 		}
 	}
 	system, input := "Below is an instruction that describes a task. ", ""
@@ -130,5 +130,5 @@ func alpaca(r record) (row, error) {
 	}
 	prompt := system + "Write a response that appropriately completes the request.\n\n### Instruction:\n" + texts[0] +
 		"\n\n" + input + "### Response:\n"
-	return row{[]string{prompt, texts[2]}, 6}, nil
+	return tokenRow{[]string{prompt, texts[2]}, 6}, nil
 }

@@ -76,7 +76,7 @@ func (t template) thinking() template          { t.thinks = true; return t }
 const thoughts, thinkingOf = "<think>\n\n</think>\n\n", "<think>"
 
 // put adds the texts of slots with a content to a row.
-func (r *row) put(slots []string, content string) {
+func (r *tokenRow) put(slots []string, content string) {
 	for _, slot := range slots {
 		if slot == special {
 			r.more++
@@ -94,9 +94,9 @@ type talk struct {
 }
 
 // rows are what the template makes of a conversation, one for each of its answers (_encode, encode_multiturn).
-func (t template) rows(c talk) (rows []row) {
+func (t template) rows(c talk) (rows []tokenRow) {
 	for _, answer := range c.answers {
-		r := row{more: 1} // an end, where a template adds one after all turns
+		r := tokenRow{more: 1} // an end, where a template adds one after all turns
 		r.put(t.prefix, "")
 		system := c.system
 		if system == "" {
@@ -236,7 +236,7 @@ func readEntry(s *settings, data *table, dir, name string, keys record, tpl temp
 				end = len("<|end_of_text|>")
 			}
 			if all := append(c.turns, c.answers...); len(all) > 0 {
-				data.rows = append(data.rows, row{all[:1], 1 + end})
+				data.rows = append(data.rows, tokenRow{all[:1], 1 + end})
 			}
 			return nil
 		}

@@ -28,15 +28,16 @@ const (
 
 func (e errUnread) Error() string { return string(e) }
 
-// A row is what the program makes of one row of a data set: texts, each tokenised for itself, and tokens beside them.
-type row struct {
+// A tokenRow is what the program makes of one row of a data set: texts, each tokenised for itself, and tokens
+// beside them.
+type tokenRow struct {
 	texts []string
 	more  int
 }
 
 // A table is the rows of a data set, and the files that they are of.
 type table struct {
-	rows  []row
+	rows  []tokenRow
 	files []string
 	left  int64 // bytes that may still be read
 	until time.Time
@@ -196,7 +197,7 @@ func (d *table) tokenised(rows []record) error {
 		if json.Unmarshal(r["input_ids"], &ids) != nil {
 			return unread("input_ids of a row are no numbers")
 		}
-		d.rows = append(d.rows, row{more: len(ids)})
+		d.rows = append(d.rows, tokenRow{more: len(ids)})
 	}
 	return nil
 }

@@ -307,7 +307,7 @@ func TestLengthsInTime(t *testing.T) {
 	if err := rowsFactory(r.settings, data); err != nil {
 		t.Fatal(err)
 	}
-	tok, err := tokenizer(r.settings, r.training)
+	tok, err := tokenizerOf(r.settings, r.training)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -331,7 +331,7 @@ func TestLongRows(t *testing.T) {
 		t.Errorf("after %v a plan says %q", time.Since(begun), says)
 	}
 	data := newTable(time.Now())
-	data.rows = []row{{texts: []string{"hello"}}}
+	data.rows = []tokenRow{{texts: []string{"hello"}}}
 	if n, counted := data.longest(tokens.ByBytes(), 512); n != 512 || counted {
 		t.Errorf("without time %d tokens, counted %t, want 512", n, counted)
 	}

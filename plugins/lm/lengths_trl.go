@@ -100,7 +100,7 @@ func textsSFT(s *settings, data *table, all *records) error {
 			}
 			text += part
 		}
-		data.rows = append(data.rows, row{[]string{text}, 3}) // an end, and what a tokenizer has before and after
+		data.rows = append(data.rows, tokenRow{[]string{text}, 3}) // an end, and what a tokenizer has before and after
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func talksSFT(s *settings, data *table, all *records, columns []string) error {
 		if err != nil {
 			return err
 		}
-		data.rows = append(data.rows, row{[]string{text}, 1}) // what begins it
+		data.rows = append(data.rows, tokenRow{[]string{text}, 1}) // what begins it
 	}
 	return nil
 }

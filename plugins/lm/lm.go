@@ -31,7 +31,7 @@ func (family) Manifest() plugin.Manifest {
 		Name: "lm", Version: "1", About: "language models: transformers' run_clm.py, trl sft and dpo, LLaMA-Factory, axolotl",
 		Env: append(slices.Clone(plugin.Variables), "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "ARROW_DEFAULT_MEMORY_POOL",
 			"FSDP_*", "FORCE_TORCHRUN", "NNODES", "NPROC_PER_NODE", "USE_V1"),
-		Archs: names(),
+		Archs: publicNames(),
 		Marks: []plugin.Mark{{Script: "run_clm*.py", Contains: clm}, {Script: "sft*.py", Contains: sft},
 			{Script: "dpo*.py", Contains: dpo}, {Script: "trl"}, {Script: "*.py", Contains: ownMark},
 			{Script: "llamafactory-cli"}, {Script: "lmf"}, {Script: "train.py", Contains: factoryTrain}, {Script: "axolotl"},
@@ -86,7 +86,7 @@ func settingsOf(c job.Command, prog command.Prog) (*settings, error) {
 	k, err := kindOf(prog)
 	switch {
 	case err == nil:
-		return open(c, prog, k)
+		return openKnown(c, prog, k)
 	case prog.Kind == command.Script:
 		return openOwn(c, prog)
 	}
@@ -94,7 +94,7 @@ func settingsOf(c job.Command, prog command.Prog) (*settings, error) {
 }
 
 // kindOf tells by a program's name and source what kind it is.
-func kindOf(prog command.Prog) (k kind, err error) {
+func kindOf(prog command.Prog) (k programKind, err error) {
 	name := filepath.Base(prog.Path())
 	installed := ""
 	if prog.Kind == command.Installed {
@@ -112,7 +112,7 @@ func kindOf(prog command.Prog) (k kind, err error) {
 		return dpoKind, nil
 	case prog.Kind != command.Script:
 		return k, plugin.ErrNotMine
-	case name == "train.py" && named(prog.Path(), factoryTrain):
+	case name == "train.py" && hasTexts(prog.Path(), factoryTrain):
 		return factoryKind, nil
 	case strings.HasPrefix(name, "run_clm"):
 		k = clmKind
@@ -137,8 +137,8 @@ func kindOf(prog command.Prog) (k kind, err error) {
 	return k, nil
 }
 
-// named reports whether a script's source has all of these texts.
-func named(path string, texts []string) bool {
+// hasTexts reports whether a script's source has all of these texts.
+func hasTexts(path string, texts []string) bool {
 	src := python.ReadSource(path, 1<<20)
 	return !slices.ContainsFunc(texts, func(text string) bool { return !src.Names(text) })
 }

@@ -200,8 +200,8 @@ func weights(s *settings, t *training, p pretrained) (nn.DType, bool) {
 	return p.stored()
 }
 
-// names are the public models whose shape is known, each by one of its names.
-func names() []string {
+// publicNames are the public models whose shape is known, each by one of its names.
+func publicNames() []string {
 	all := slices.Sorted(maps.Keys(publics()))
 	return slices.DeleteFunc(all, func(name string) bool { return strings.HasPrefix(name, "openai-community/") })
 }

@@ -60,7 +60,7 @@ func warnAssumed(s *settings, t *training) {
 
 // warnUnseen makes a warning of what no card has measured.
 func warnUnseen(t *training) {
-	if t.packs && varlen(t, t.step) {
+	if t.packs && usesVarlen(t, t.step) {
 		unmeasured(t, "torch's varlen_attn")
 	}
 	if len(t.unseen) > 0 {

@@ -17,8 +17,8 @@ import (
 	"github.com/launch-ml/launch/core/python/options"
 )
 
-// open reads the settings of a command.
-func open(c job.Command, prog command.Prog, k kind) (*settings, error) {
+// openKnown reads the settings of a command.
+func openKnown(c job.Command, prog command.Prog, k programKind) (*settings, error) {
 	s := &settings{kind: k, command: c, prog: prog, env: python.Of(prog, c.Env)}
 	if k.framework == axolotl && prog.Kind == command.Installed {
 		s.env = python.Of(prog, axolotlEnv(s.env, c.Env))

@@ -16,7 +16,7 @@ import (
 // owns are the classes by which a script of one's own is known.
 var owns = []struct {
 	config, trainer, library string
-	kind                     kind
+	kind                     programKind
 }{
 	{"SFTConfig", "SFTTrainer", "trl", sftKind}, {"DPOConfig", "DPOTrainer", "trl", dpoKind},
 	{"TrainingArguments", "Trainer", "transformers", trainerKind},
@@ -36,7 +36,7 @@ var parses = strings.Fields("TrlParser HfArgumentParser compute_loss training_st
 var patches = []string{"unsloth", "unsloth_zoo", "liger_kernel", "cut_cross_entropy"}
 
 // readOwn reads a script of one's own.
-func readOwn(prog command.Prog) (*own, error) {
+func readOwn(prog command.Prog) (*literals, error) {
 	src := python.ReadSource(prog.Path(), 1<<20)
 	if i := slices.IndexFunc(parses, src.Names); i >= 0 {
 		return nil, errOwn("%s has %s", prog.Script, parses[i])
@@ -50,7 +50,7 @@ func readOwn(prog command.Prog) (*own, error) {
 		if !src.Names(o.config) || !src.Names(o.trainer) {
 			continue
 		}
-		r := &ownReader{Syntax: src.Syntax(), own: &own{kind: o.kind, values: map[string]string{},
+		r := &ownReader{Syntax: src.Syntax(), literals: &literals{kind: o.kind, values: map[string]string{},
 			lists: map[string][]string{}, literal: map[string]bool{}, at: map[string]string{}}}
 		r.kind.dialect, r.kind.config = o.library+" "+o.trainer, ""
 		if err := r.altered(); err != nil {
@@ -64,13 +64,13 @@ func readOwn(prog command.Prog) (*own, error) {
 		if err := r.read(o.config, o.trainer, o.library); err != nil {
 			return nil, err
 		}
-		return r.own, nil
+		return r.literals, nil
 	}
 	return nil, errOwn("%s builds no configuration of a trainer", prog.Script)
 }
 
 // sources gives the script as the command's own interpreter reads it, for the edits.
-func (o *own) sources(c job.Command, path string) error {
+func (o *literals) sources(c job.Command, path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return errOwn("%v", err)
@@ -94,7 +94,7 @@ func (o *own) sources(c job.Command, path string) error {
 }
 
 // document is the script as a file of settings.
-func (o *own) document() (config.Tree, job.File, error) {
+func (o *literals) document() (config.Tree, job.File, error) {
 	doc, err := config.OpenPython(o.src)
 	if err != nil {
 		return nil, job.File{}, fmt.Errorf("reading %s: %w", o.src.Path, err)

@@ -12,7 +12,7 @@ import (
 // An ownReader reads a script of one's own by its tokens.
 type ownReader struct {
 	*python.Syntax
-	*own
+	*literals
 }
 
 // only is the one call of a class that is imported from a library by its own name, and not used otherwise.

@@ -221,15 +221,15 @@ func (b *builder) pack(s *arch.Step) {
 	switch {
 	case s.Flash:
 		s.Packed, s.Padded = true, false
-	case varlen(b.t, *s):
+	case usesVarlen(b.t, *s):
 		s.Varlen, s.Padded = true, false
 	default:
 		s.Padded = true
 	}
 }
 
-// varlen reports whether torch's varlen_attn tells the packed sequences of a step apart.
-func varlen(t *training, step arch.Step) bool {
+// usesVarlen reports whether torch's varlen_attn tells the packed sequences of a step apart.
+func usesVarlen(t *training, step arch.Step) bool {
 	half := step.Weights != nn.F32 || step.Autocast != nn.F32
 	return t.varlen && !step.CPU && half && step.Model.HeadDim <= 256 && step.Model.Window == 0
 }

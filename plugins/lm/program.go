@@ -14,9 +14,9 @@ const (
 	plainTrainer // transformers' Trainer, in a script of one's own
 )
 
-// A kind is a program of a framework: by what it is known, how it names its settings, and what those are where nothing
-// sets them.
-type kind struct {
+// A programKind is a program of a framework: by what it is known, how it names its settings, and what those are where
+// nothing sets them.
+type programKind struct {
 	framework
 	dialect string
 	texts   []string // what its source is known by
@@ -35,22 +35,22 @@ type kind struct {
 }
 
 var (
-	clmKind     = kind{framework: runCLM, dialect: "transformers run_clm", texts: clm, length: "block_size"}
-	factoryKind = kind{framework: llamaFactory, dialect: "LLaMA-Factory", length: "cutoff_len", rank: "lora_rank",
+	clmKind     = programKind{framework: runCLM, dialect: "transformers run_clm", texts: clm, length: "block_size"}
+	factoryKind = programKind{framework: llamaFactory, dialect: "LLaMA-Factory", length: "cutoff_len", rank: "lora_rank",
 		fourBits: [2]string{"quantization_bit", "4"}, beside: besideFactory}
-	axolotlKind = kind{framework: axolotl, dialect: "axolotl", length: "sequence_len", names: axolotlNames,
+	axolotlKind = programKind{framework: axolotl, dialect: "axolotl", length: "sequence_len", names: axolotlNames,
 		output: "./model-out", rank: "lora_r", true: []string{"do_train"}, beside: besideAxolotl}
-	sftKind = kind{framework: trlSFT, dialect: "trl sft", texts: sft, length: "max_length", config: "--config",
+	sftKind = programKind{framework: trlSFT, dialect: "trl sft", texts: sft, length: "max_length", config: "--config",
 		rank: "lora_r", fourBits: [2]string{"load_in_4bit", "true"},
 		classes: []string{"trl.ScriptArguments", "trl.SFTConfig", "trl.ModelConfig"},
 		true:    []string{"gradient_checkpointing", "bf16", "do_train"}} // trl/trainer/base_config.py:62, 108
-	dpoKind = kind{framework: trlDPO, dialect: "trl dpo", texts: dpo, length: "max_length", config: "--config",
+	dpoKind = programKind{framework: trlDPO, dialect: "trl dpo", texts: dpo, length: "max_length", config: "--config",
 		rank:    "lora_r",
 		classes: []string{"trl.ScriptArguments", "trl.DPOConfig", "trl.ModelConfig"},
 		true: []string{"gradient_checkpointing", "bf16", "do_train", // trl/trainer/base_config.py:62, 108
 			"disable_dropout"}} // trl/trainer/dpo_config.py:190
 	// trainerKind is a script of one's own that builds a plain Trainer of transformers.
-	trainerKind = kind{framework: plainTrainer, length: "max_length"}
+	trainerKind = programKind{framework: plainTrainer, length: "max_length"}
 )
 
 // The texts by which sources are known: transformers' run_clm.py (examples/pytorch/language-modeling), trl's sft.py and

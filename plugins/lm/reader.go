@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// A part of a reader fills a part of a training, or says why that has no estimate; "" where it has.
-type part func(s *settings, t *training) (why string)
+// A function of this type fills a part of a training, or says why that has no estimate; "" where it has.
+type fills func(s *settings, t *training) (why string)
 
 // A reader makes a training of what a command of one framework says.
 type reader struct {
 	// divide finds out how the global batch is divided. The error may be a [plugin.Need] of the number of cards.
 	divide func(s *settings, t *training) error
 	// checkpoints reads activation checkpointing, which the rungs ask for, whatever else is unknown.
-	checkpoints part
+	checkpoints fills
 	// parts are what only this framework has, in the order in which one needs another: model, adapters, length.
-	parts []part
+	parts []fills
 	// rows are the rows of its data set; nil where they are not read.
 	rows rowsOf
 }
 
 // alike are the parts that all frameworks read alike, after their own.
-var alike = []part{readLiger, dated, readExperts, readPrecision, readOptimizer}
+var alike = []fills{readLiger, dated, readExperts, readPrecision, readOptimizer}
 
 // read fills a training completely. What cannot be known makes its estimate unknown, with the reason.
 func (r reader) read(s *settings) (t training, err error) {
@@ -35,12 +35,12 @@ func (r reader) read(s *settings) (t training, err error) {
 	t.output = s.text("output_dir", cmp.Or(s.kind.output, "trainer_output")) // training_args.py:771
 	checkpoints := r.checkpoints(s, &t)
 	known := func(*settings, *training) string { return checkpoints }
-	for _, read := range slices.Concat(r.parts, alike, []part{known, readShards, readFSDP}) {
+	for _, read := range slices.Concat(r.parts, alike, []fills{known, readShards, readFSDP}) {
 		if t.unknown = read(s, &t); t.unknown != "" {
 			break
 		}
 	}
-	t.wrapped = wraps(s, &t)
+	t.wrapped = usesFSDP(s, &t)
 	t.sharded = t.wrapped || s.has("deepspeed") || t.sharding != nil
 	t.step.Model, t.step.World = t.model, t.ranks
 	t.averaging, t.averages = averaged(s, &t)
@@ -73,8 +73,8 @@ var (
 		"sharded_ddp per_gpu_train_batch_size per_gpu_eval_batch_size kernel_config")
 )
 
-// foreign says which setting of the Trainer has no formula.
-func foreign(s *settings, _ *training) string {
+// foreignTrainer says which setting of the Trainer has no formula.
+func foreignTrainer(s *settings, _ *training) string {
 	on := slices.IndexFunc(switches, s.on)
 	set := slices.IndexFunc(others, func(field string) bool {
 		v, ok := s.get(field)

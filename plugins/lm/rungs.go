@@ -224,7 +224,7 @@ func (b *builder) rung(v variant, prices []mem.Estimate) ladder.Rung {
 	}
 	if v.checkpointing != asked.checkpointing {
 		r.Slowdown *= 1.3
-		r.Edits = append(r.Edits, b.s.edit(knobCheckpointing, checkpointing(b.s),
+		r.Edits = append(r.Edits, b.s.edit(knobCheckpointing, checkpointField(b.s),
 			strconv.FormatBool(!b.s.is(llamaFactory)), r.Cost, "each layer keeps its input, and computes the rest again"))
 	}
 	return r

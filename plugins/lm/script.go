@@ -8,12 +8,12 @@ import (
 	"github.com/launch-ml/launch/core/plugin"
 )
 
-// An own is a script of one's own that builds SFTConfig, DPOConfig or TrainingArguments, and the trainer, with
-// literals. It is recognised only if all that decides on memory is read: one call of each class, every keyword known,
-// and no use of the model, of the configuration or of the adapters that is not understood. Otherwise it is left to
+// literals are what a script of one's own says that builds SFTConfig, DPOConfig or TrainingArguments, and the trainer,
+// with literals. It is recognised only if all that decides on memory is read: one call of each class, every keyword
+// known, and no use of the model, of the configuration or of the adapters that is not understood. Otherwise it is left to
 // others.
-type own struct {
-	kind    kind
+type literals struct {
+	kind    programKind
 	values  map[string]string   // of the configuration's fields, and of ModelConfig's as trl's scripts have them
 	lists   map[string][]string // of those with several values
 	literal map[string]bool     // fields that stand in the file, which an edit can change
@@ -21,12 +21,12 @@ type own struct {
 	mapped  bool                // device_map: the model is on all cards
 	resume  string              // the path of resume_from_checkpoint, "" where the file has none
 	at      map[string]string   // paths of fields that stand elsewhere than in the configuration
-	rows    rows                // of a plain Trainer
+	rows    madeRows            // of a plain Trainer
 	src     *config.PythonSource
 }
 
 // path is where a field stands in the source.
-func (o *own) path(field string) string {
+func (o *literals) path(field string) string {
 	if at, ok := o.at[field]; ok {
 		return at
 	}
@@ -34,7 +34,7 @@ func (o *own) path(field string) string {
 }
 
 // field is the field that stands at a path.
-func (o *own) field(path string) string {
+func (o *literals) field(path string) string {
 	for field, at := range o.at {
 		if at == path {
 			return field
@@ -44,13 +44,13 @@ func (o *own) field(path string) string {
 }
 
 // get is a field's value.
-func (o *own) get(field string) (string, bool) {
+func (o *literals) get(field string) (string, bool) {
 	v, ok := o.values[field]
 	return v, ok
 }
 
-// rows are what a script of one's own makes of its texts for a plain Trainer.
-type rows struct {
+// madeRows are what a script of one's own makes of its texts for a plain Trainer.
+type madeRows struct {
 	length  int64  // tokens of the longest
 	whole   bool   // the tokenizer pads each to that; otherwise the collator pads a batch to its longest
 	alone   bool   // the tokenizer pads rows, so that one alone is padded, too

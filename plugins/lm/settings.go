@@ -19,7 +19,7 @@ import (
 // JSON file that is the only argument; and as TrlParser does, from the arguments and, where they have not a field,
 // from the file of --config.
 type settings struct {
-	kind    kind
+	kind    programKind
 	command job.Command
 	prog    command.Prog
 	env     python.Environment
@@ -27,7 +27,7 @@ type settings struct {
 	options []config.Option
 	tree    config.Tree // nil where the arguments have all of them
 	files   []job.File
-	script  *own // of a script of one's own
+	script  *literals // of a script of one's own
 }
 
 // maxFile bounds what is read of a file of settings.

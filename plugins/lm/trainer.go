@@ -2,7 +2,8 @@ package lm
 
 // readTrainer reads a training of a script of one's own with a plain Trainer.
 func readTrainer(s *settings) (training, error) {
-	return reader{divideTrainer, checkpointsTrainer, []part{released, replicated, foreign, modelTrainer}, nil}.read(s)
+	own := []fills{released, replicated, foreignTrainer, modelTrainer}
+	return reader{divideTrainer, checkpointsTrainer, own, nil}.read(s)
 }
 
 // modelTrainer reads the model, the adapters and the rows.
@@ -21,7 +22,7 @@ func modelTrainer(s *settings, t *training) string {
 	if older(s) && s.on("use_peft") {
 		// nothing that a checkpoint gets asks for a gradient: 4.57 sets that for adapters of its own alone
 		// (modeling_utils.py:3709 of 4.57.6), and peft where checkpointing was on before it (peft_model.py:184)
-		delete(s.script.literal, checkpointing(s))
+		delete(s.script.literal, checkpointField(s))
 		switch {
 		case t.step.Checkpointing && t.step.Reentrant:
 			return "adapters by get_peft_model with reentrant activation checkpointing have no gradient in " +

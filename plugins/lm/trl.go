@@ -26,8 +26,8 @@ func readDPO(s *settings) (training, error) {
 	return readerTRL(nil, cutsDPO, modelTRL(unmadeDPO), preferenceDPO).read(s)
 }
 
-func readerTRL(rows rowsOf, own ...part) reader {
-	parts := append([]part{released, modernTRL, replicated, foreign}, own...)
+func readerTRL(rows rowsOf, own ...fills) reader {
+	parts := append([]fills{released, modernTRL, replicated, foreignTrainer}, own...)
 	return reader{divideTrainer, checkpointsTrainer, parts, rows}
 }
 
@@ -53,7 +53,7 @@ func lossSFT(s *settings, t *training) string {
 }
 
 // modelTRL reads the model, the adapters and the length, as trl's scripts and trainers have them.
-func modelTRL(more []unmade) part {
+func modelTRL(more []unmade) fills {
 	return func(s *settings, t *training) string { return readTRL(s, t, append(more, unmadeTRL...)) }
 }
 

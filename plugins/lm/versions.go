@@ -11,7 +11,7 @@ var recorded = map[string][]int{"transformers": {5, 23}, "trl": {1, 16}, "torch"
 	"deepspeed": {0, 19}, "liger_kernel": {0, 8}, "accelerate": {1, 15}}
 
 // newest is the release of a distribution that the program is taken to have, where none is found.
-func (k kind) newest(distribution string) []int {
+func (k programKind) newest(distribution string) []int {
 	if v := k.beside[distribution]; v != nil {
 		return v
 	}
