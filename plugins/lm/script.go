@@ -10,8 +10,8 @@ import (
 
 // literals are what a script of one's own says that builds SFTConfig, DPOConfig or TrainingArguments, and the trainer,
 // with literals. It is recognised only if all that decides on memory is read: one call of each class, every keyword
-// known, and no use of the model, of the configuration or of the adapters that is not understood. Otherwise it is left to
-// others.
+// known, and no use of the model, of the configuration or of the adapters that is not understood. Otherwise it is
+// left to others.
 type literals struct {
 	kind    programKind
 	values  map[string]string   // of the configuration's fields, and of ModelConfig's as trl's scripts have them
