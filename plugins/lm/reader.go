@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A function of this type fills a part of a training, or says why that has no estimate; "" where it has.
+// fills is a function that fills a part of a training, or says why that has no estimate; "" where it has.
 type fills func(s *settings, t *training) (why string)
 
 // A reader makes a training of what a command of one framework says.

@@ -17,7 +17,7 @@ const (
 	knobLength        = "sequence length"
 )
 
-// A training is a recognised command.
+// A training is what a command trains, as the reader of its framework has filled it: data alone, priced by ladders.
 type training struct {
 	split    ladder.Split
 	ranks    int64
