@@ -11,37 +11,37 @@ import (
 	"github.com/launch-ml/launch/core/file"
 )
 
-// plain are the options of accelerate launch that change nothing of what a step keeps and have a value, and bare those
-// that have none.
+// acceleratePlain are the options of accelerate launch that change nothing of what a step keeps and have a value, and
+// accelerateBare those that have none.
 var (
-	plain = strings.Fields("--num_processes --num_machines --machine_rank --main_process_ip --main_process_port " +
-		"--num_cpu_threads_per_process --gpu_ids --rdzv_backend --max_restarts --monitor_interval")
-	bare = strings.Fields("--multi_gpu --same_network --quiet --debug --module --no_python")
+	acceleratePlain = strings.Fields("--num_processes --num_machines --machine_rank --main_process_ip " +
+		"--main_process_port --num_cpu_threads_per_process --gpu_ids --rdzv_backend --max_restarts --monitor_interval")
+	accelerateBare = strings.Fields("--multi_gpu --same_network --quiet --debug --module --no_python")
 )
 
 func isAccelerate(l command.Launcher) bool { return l.Name == "accelerate" }
 
-// accelerated is the mixed precision that accelerate launch sets: its own option, else its file's. why says what of it
-// has no formula.
-func (t *training) accelerated() (precision, why string) {
-	if t.kind.own != nil && len(t.prog.Launchers) == 0 && t.prog.Kind == command.Installed { // which starts it itself
-		precision, path, _, why := accelerateOptions(t.launching())
-		if why != "" || t.text("launcher", "accelerate") != "accelerate" {
+// acceleratePrecision is the mixed precision that accelerate launch sets: its own option, else its file's. why says
+// what of it has no formula.
+func acceleratePrecision(s *settings, t *training) (precision, why string) {
+	if s.is(axolotl) && len(s.prog.Launchers) == 0 && s.prog.Kind == command.Installed { // which starts it itself
+		precision, path, _, why := accelerateOptions(launching(s))
+		if why != "" || s.text("launcher", "accelerate") != "accelerate" {
 			return "", why
 		}
-		return t.configured(precision, path)
+		return configured(s, t, precision, path)
 	}
-	if len(t.kind.classes) > 0 && t.prog.Path() == "" { // trl starts it, too (trl/cli/accelerate_launcher.py:47)
-		return t.configured("", "")
+	if s.trl() && s.prog.Path() == "" { // trl starts it, too (trl/cli/accelerate_launcher.py:47)
+		return configured(s, t, "", "")
 	}
-	if !slices.ContainsFunc(t.prog.Launchers, isAccelerate) {
-		return t.getenv("ACCELERATE_MIXED_PRECISION"), ""
+	if !slices.ContainsFunc(s.prog.Launchers, isAccelerate) {
+		return s.getenv("ACCELERATE_MIXED_PRECISION"), ""
 	}
-	args := t.command.Args
+	args := s.command.Args
 	from := slices.IndexFunc(args, func(a string) bool { return strings.HasPrefix(filepath.Base(a), "accelerate") })
 	to := slices.IndexFunc(args, func(a string) bool {
-		return a == t.prog.Script ||
-			filepath.Base(a) == filepath.Base(t.prog.Path())
+		return a == s.prog.Script ||
+			filepath.Base(a) == filepath.Base(s.prog.Path())
 	})
 	if from < 0 || to <= from {
 		return "", "how accelerate is started could not be read"
@@ -50,7 +50,7 @@ func (t *training) accelerated() (precision, why string) {
 	if why != "" {
 		return "", why
 	}
-	return t.configured(precision, path)
+	return configured(s, t, precision, path)
 }
 
 // accelerateOptions reads options of accelerate launch, and the number of processes as torchrun spells it, too.
@@ -77,9 +77,9 @@ func accelerateOptions(args []string) (precision, path, processes, why string) {
 			}
 		case name == "--num_processes" || name == "--nproc_per_node":
 			processes = take()
-		case slices.Contains(plain, name):
+		case slices.Contains(acceleratePlain, name):
 			take()
-		case !slices.Contains(bare, name):
+		case !slices.Contains(accelerateBare, name):
 			return "", "", "", "accelerate's " + args[i] + " has no formula"
 		}
 	}
@@ -87,16 +87,17 @@ func accelerateOptions(args []string) (precision, path, processes, why string) {
 }
 
 // configured reads accelerate's file, its default one where none is named (accelerate/commands/config/config_args.py).
-func (t *training) configured(precision, path string) (string, string) {
-	get, root, ok := t.accelerateFile(path)
+func configured(s *settings, t *training, precision, path string) (string, string) {
+	tree, ok := s.accelerateFile(path)
 	if !ok {
 		return "", "accelerate's settings could not be read"
 	}
+	get := func(key string) string { return unquoted(tree, key) }
 	switch kind := get("distributed_type"); {
-	case kind == "DEEPSPEED" && t.kind.own == nil:
-		t.sharding = get
-	case kind == "FSDP" && t.kind.own == nil:
-		t.wrapping = func(b *wrapBlock) { b.file(root) }
+	case kind == "DEEPSPEED" && !s.is(axolotl):
+		t.sharding = tree
+	case kind == "FSDP" && !s.is(axolotl):
+		t.wrapping = wrapFile(tree.Root())
 	case kind != "" && kind != "NO" && kind != "MULTI_GPU":
 		return "", "accelerate's distributed_type " + kind + " has no formula"
 	}
@@ -104,7 +105,7 @@ func (t *training) configured(precision, path string) (string, string) {
 	switch {
 	case compiled != "" && !strings.EqualFold(compiled, "no"):
 		return "", "accelerate's dynamo_config of " + compiled + " has no formula"
-	case root.Get("parallelism_config").Len() > 0:
+	case tree != nil && tree.Root().Get("parallelism_config").Len() > 0:
 		return "", "accelerate's parallelism_config has no formula"
 	case get("use_cpu") == "true":
 		return "", "accelerate's use_cpu has no formula"
@@ -124,32 +125,32 @@ var accelerateVariables = []unmade{{"ACCELERATE_USE_DEEPSPEED", "false"}, {"ACCE
 
 // surrounded says which variable of the command's environment has no formula, and has FSDP read where one turns it on
 // (accelerator.py:382): accelerate launch passes them on (os.environ.copy in utils/launch.py:257).
-func (t *training) surrounded() string {
-	launches := slices.ContainsFunc(t.prog.Launchers, isAccelerate)
+func surrounded(s *settings, t *training) string {
+	launches := slices.ContainsFunc(s.prog.Launchers, isAccelerate)
 	for _, v := range accelerateVariables {
-		set := t.getenv(v.field)
+		set := s.getenv(v.field)
 		switch {
 		case set == "" || strings.EqualFold(set, v.harmless):
-		case v.field == "ACCELERATE_USE_DEEPSPEED" && (t.has("deepspeed") || t.sharding != nil): // which is the same
+		case v.field == "ACCELERATE_USE_DEEPSPEED" && (s.has("deepspeed") || t.sharding != nil): // which is the same
 		case v.field == "ACCELERATE_DYNAMO_BACKEND" && launches: // which has an option of its own for it
 		default:
 			return fmt.Sprintf("%s=%s in the environment has no formula", v.field, set)
 		}
 	}
 	for _, key := range accelerateShardKeys {
-		if name := "ACCELERATE_DEEPSPEED_" + key; t.getenv(name) != "" && t.sharding != nil {
+		if name := "ACCELERATE_DEEPSPEED_" + key; s.getenv(name) != "" && t.sharding != nil {
 			return name + " in the environment beside accelerate's deepspeed_config has no formula"
 		}
 	}
-	on := t.getenv("ACCELERATE_USE_FSDP")
+	on := s.getenv("ACCELERATE_USE_FSDP")
 	switch turned := strings.EqualFold(on, "true"); {
 	case on != "" && !turned && !strings.EqualFold(on, "false"):
 		return "ACCELERATE_USE_FSDP=" + on + " has no formula: accelerate takes true alone"
-	case turned && t.wrapping == nil && !t.asksFSDP():
-		t.wrapping = func(b *wrapBlock) { b.variables(t) }
-	case t.wraps():
+	case turned && t.wrapping == nil && !asksFSDP(s):
+		t.wrapping = wrapVariables(s)
+	case usesFSDP(s, t):
 		for _, key := range fsdpVariables {
-			if name := "FSDP_" + key; t.getenv(name) != "" && !slices.Contains(fsdpHarmless, key) {
+			if name := "FSDP_" + key; s.getenv(name) != "" && !slices.Contains(fsdpHarmless, key) {
 				return name + " in the environment beside other settings of FSDP has no formula"
 			}
 		}
@@ -161,32 +162,46 @@ func (t *training) surrounded() string {
 var accelerateShardKeys = strings.Fields("ZERO_STAGE OFFLOAD_OPTIMIZER_DEVICE OFFLOAD_PARAM_DEVICE " +
 	"OFFLOAD_OPTIMIZER_NVME_PATH OFFLOAD_PARAM_NVME_PATH ZERO3_INIT CONFIG_FILE MOE_LAYER_CLS_NAMES")
 
-// accelerateFile looks up accelerate's file. ok is false for one that is named and cannot be read.
-func (t *training) accelerateFile(path string) (get func(key string) string, root config.Value, ok bool) {
+// accelerateFile is accelerate's file, nil where there is none. ok is false for one that is named and cannot be read.
+func (s *settings) accelerateFile(path string) (tree config.Tree, ok bool) {
 	named := path != ""
 	if !named {
-		home := t.getenv("HF_HOME")
-		if home == "" && t.getenv("XDG_CACHE_HOME") != "" {
-			home = filepath.Join(t.getenv("XDG_CACHE_HOME"), "huggingface")
+		home := s.getenv("HF_HOME")
+		if home == "" && s.getenv("XDG_CACHE_HOME") != "" {
+			home = filepath.Join(s.getenv("XDG_CACHE_HOME"), "huggingface")
 		}
 		if home == "" {
-			home = filepath.Join(t.getenv("HOME"), ".cache/huggingface")
+			home = filepath.Join(s.getenv("HOME"), ".cache/huggingface")
 		}
 		path = filepath.Join(home, "accelerate", "default_config.yaml")
 	}
-	text, err := file.Read(within(t.prog.Dir, path), maxFile)
-	if err != nil && !named {
-		return func(string) string { return "" }, root, true
-	}
-	var tree config.Tree
-	if err == nil {
-		tree, err = config.Parse(path, text)
-	}
+	text, err := file.Read(within(s.prog.Dir, path), maxFile)
 	if err != nil {
-		return func(string) string { return "" }, root, false
+		return nil, !named
 	}
-	return func(key string) string {
-		v, _ := tree.Get(key)
-		return strings.Trim(v, `"'`)
-	}, tree.Root(), true
+	tree, err = config.Parse(path, text)
+	return tree, err == nil
+}
+
+// unquoted is a value of a file, "" where there is none.
+func unquoted(tree config.Tree, key string) string {
+	if tree == nil {
+		return ""
+	}
+	v, _ := tree.Get(key)
+	return strings.Trim(v, `"'`)
+}
+
+// launching are the arguments that `axolotl train` passes to accelerate or torchrun: what it does not know, and what
+// follows "--" (cli/main.py, train).
+func launching(s *settings) (args []string) {
+	if i := slices.Index(s.prog.Args, "--"); i >= 0 {
+		return s.prog.Args[i+1:]
+	}
+	for i, arg := range s.prog.Args {
+		if slices.Contains(s.argv.Unknown(), arg) {
+			return s.prog.Args[i:]
+		}
+	}
+	return nil
 }

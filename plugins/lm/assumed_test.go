@@ -29,7 +29,7 @@ func TestAssumed(t *testing.T) {
 	old := cmd(t, folder(t, nil), asked...)
 	old.Args[0] = interpreter(t, "4.40.0")
 	for name, tt := range map[string]struct {
-		r       *training
+		r       *recognized
 		warned  string
 		guessed bool
 		unknown string

@@ -14,11 +14,11 @@ import (
 // transformers/trainer.py:2281 and 2159 of 5.23.0, 5644 and 4105 of 4.57.6). All models that have a formula take it,
 // with adapters, too. Otherwise a step has the mean of the micro-batches' means, and a token weighs more in a
 // micro-batch with fewer of them.
-func (t *training) averaged() (cost ladder.Cost, why string) {
-	v := t.release("transformers")
-	losses := append(t.list("loss_type"), t.text("loss_type", ""))
-	bco, _ := strconv.ParseFloat(t.text("pref_bco_weight", "0"), 64)
-	pairs := t.kind.dialect == dpoKind.dialect || t.script != nil && t.script.kind.dialect == "trl DPOTrainer"
+func averaged(s *settings, t *training) (cost ladder.Cost, why string) {
+	v := s.release("transformers")
+	losses := append(s.list("loss_type"), s.text("loss_type", ""))
+	bco, _ := strconv.ParseFloat(s.text("pref_bco_weight", "0"), 64)
+	pairs := s.is(trlDPO)
 	switch {
 	case pairs && (slices.Contains(losses, "aot") || slices.Contains(losses, "aot_unpaired")):
 		return ladder.Recipe, "its loss sorts the pairs of a micro-batch (trl/trainer/dpo_trainer.py:1447)"
@@ -26,17 +26,17 @@ func (t *training) averaged() (cost ladder.Cost, why string) {
 		return ladder.Numerics, "its sft loss is the mean of a micro-batch's tokens (trl/trainer/dpo_trainer.py:1498)"
 	case pairs: // the mean over pairs, of which each micro-batch has as many
 		return ladder.Speed, ""
-	case t.stage() == "dpo" && bco > 0:
+	case stage(s) == "dpo" && bco > 0:
 		return ladder.Numerics, "its BCO loss has the mean of each micro-batch's rewards (train/dpo/trainer.py:179)"
-	case t.stage() == "dpo" || t.uniform():
+	case stage(s) == "dpo" || uniform(s, t):
 		return ladder.Speed, ""
-	case t.kind.own != nil: // which sets model_accepts_loss_kwargs to False: no forward has the number by its own name
+	case s.is(axolotl): // which sets model_accepts_loss_kwargs to False: no forward has the number by its own name
 		return ladder.Numerics, "axolotl takes the mean of the micro-batches' means, so that tokens weigh otherwise " +
 			"(core/trainers/base.py:131 of 0.19.0)"
 	case len(v) > 1 && (v[0] < 4 || v[0] == 4 && v[1] < 46):
 		return ladder.Numerics, "transformers before 4.46 takes the mean of the micro-batches' means, so that tokens " +
 			"weigh otherwise (training_step in trainer.py:3485 of 4.45.2)"
-	case t.ranks > 1 && t.off("average_tokens_across_devices"):
+	case t.ranks > 1 && off(s, "average_tokens_across_devices"):
 		return ladder.Numerics, "without average_tokens_across_devices each card divides by its own tokens, of which " +
 			"it has others then (_get_num_items_in_batch in trainer.py:2340)"
 	}
@@ -44,13 +44,7 @@ func (t *training) averaged() (cost ladder.Cost, why string) {
 }
 
 // uniform reports whether every sequence has as many tokens that are trained on: blocks of one length.
-func (t *training) uniform() bool {
-	joined := t.script != nil && t.script.rows.joined && !t.script.rows.short
-	return joined || t.kind.dialect == clmKind.dialect || t.stage() == "pt" && t.unknown == "" && !t.pads
-}
-
-// off reports whether a field is set, and not on.
-func (t *training) off(field string) bool {
-	_, set := t.get(field)
-	return set && !t.on(field)
+func uniform(s *settings, t *training) bool {
+	joined := s.script != nil && s.script.rows.joined && !s.script.rows.short
+	return joined || s.is(runCLM) || stage(s) == "pt" && t.unknown == "" && !t.pads
 }

@@ -85,7 +85,7 @@ func TestRestoresMicroBatch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if b := (&builder{training: r}); b.rung(variant{r.split, true}, nil).NewState {
+		if b := (&builder{s: r.settings, t: r.training}); b.rung(variant{r.split, true}, nil).NewState {
 			t.Errorf("%s: activation checkpointing alone has a state of its own", version)
 		}
 		other := 0

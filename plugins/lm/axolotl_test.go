@@ -83,10 +83,10 @@ func TestReadsAxolotl(t *testing.T) {
 	for name, tt := range map[string]struct {
 		lines   map[string]string
 		args    []string
-		read    func(r *training) bool
+		read    func(r *recognized) bool
 		unknown string
 	}{
-		"a recipe": {nil, nil, func(r *training) bool {
+		"a recipe": {nil, nil, func(r *recognized) bool {
 			l := r.step.LoRA
 			return r.split == ladder.Split{Micro: 4, Accumulation: 2} && r.evals == 4 && r.coupled && r.step.Length == 512 &&
 				r.step.Checkpointing && r.step.Reentrant && r.step.Autocast == nn.BF16 && r.step.Weights == nn.BF16 &&
@@ -94,34 +94,34 @@ func TestReadsAxolotl(t *testing.T) {
 				r.pads && r.multiple && l.Kernels == arch.Kernels{QKV: true, O: true, MLP: true} && !r.step.Upcast && r.ranks == 1
 		}, ""},
 		"options outrank it": {nil, []string{"--micro-batch-size", "2", "--gradient-checkpointing=false", "--sequence-len",
-			"64", "--eval-batch-size=1", "--lora-qkv-kernel"}, func(r *training) bool {
+			"64", "--eval-batch-size=1", "--lora-qkv-kernel"}, func(r *recognized) bool {
 			return r.split == ladder.Split{Micro: 2, Accumulation: 2} && r.evals == 1 && !r.coupled &&
 				!r.step.Checkpointing && r.step.Length == 64 && r.step.LoRA.Kernels == arch.Kernels{QKV: true}
 		}, ""},
 		"whole": {map[string]string{"adapter": "-", "gradient_checkpointing_kwargs": "{use_reentrant: false}"}, nil,
-			func(r *training) bool {
+			func(r *recognized) bool {
 				return r.step.LoRA == nil && r.step.Upcast && !r.step.Reentrant && r.step.Checkpointing && !r.step.InputGrad
 			}, ""},
-		"float32": {map[string]string{"bf16": ""}, nil, func(r *training) bool {
+		"float32": {map[string]string{"bf16": ""}, nil, func(r *recognized) bool {
 			return r.step.Weights == nn.F32 && r.step.Autocast == nn.F32
 		}, ""},
 		"an older flag": {map[string]string{"attn_implementation": "-", "eager_attention": "yes"}, nil,
-			func(r *training) bool { return r.step.Eager }, ""},
-		"no evaluation": {map[string]string{"val_set_size": "0"}, nil, func(r *training) bool { return r.evals == 0 }, ""},
+			func(r *recognized) bool { return r.step.Eager }, ""},
+		"no evaluation": {map[string]string{"val_set_size": "0"}, nil, func(r *recognized) bool { return r.evals == 0 }, ""},
 		"no part of an epoch": {map[string]string{"evals_per_epoch": "1"}, nil,
-			func(r *training) bool { return r.evals == 0 }, ""},
+			func(r *recognized) bool { return r.evals == 0 }, ""},
 		"a batch that has no effect": {map[string]string{"gradient_accumulation_steps": "-", "batch_size": "32"}, nil,
-			func(r *training) bool {
+			func(r *recognized) bool {
 				return r.split == ladder.Split{Micro: 4, Accumulation: 1} &&
 					slices.ContainsFunc(r.warnings, func(w string) bool { return strings.Contains(w, "batch_size: 32 has no effect") })
 			}, ""},
 		"a batch that has one": {map[string]string{"gradient_accumulation_steps": "", "batch_size": "32"}, nil,
-			func(r *training) bool { return r.split == ladder.Split{Micro: 4, Accumulation: 8} }, ""},
-		"every layer": {map[string]string{"lora_target_linear": "true"}, nil, func(r *training) bool {
+			func(r *recognized) bool { return r.split == ladder.Split{Micro: 4, Accumulation: 8} }, ""},
+		"every layer": {map[string]string{"lora_target_linear": "true"}, nil, func(r *recognized) bool {
 			return slices.Contains(r.step.LoRA.Targets, arch.AllLinear)
 		}, ""},
 		"not padded to a multiple": {map[string]string{"pad_to_sequence_len": "false"}, nil,
-			func(r *training) bool { return r.step.Length == 500 && !r.multiple }, ""},
+			func(r *recognized) bool { return r.step.Length == 500 && !r.multiple }, ""},
 		"offload": {map[string]string{"gradient_checkpointing": "offload"}, nil, nil,
 			"gradient_checkpointing: offload"},
 		"a plugin": {map[string]string{"plugins": "[axolotl.integrations.kd.KDPlugin]"}, nil, nil, "plugin"},
@@ -129,16 +129,16 @@ func TestReadsAxolotl(t *testing.T) {
 			"FSDP of one process"},
 		"shards in a list": {map[string]string{"fsdp": "\n  - full_shard"}, nil, nil, "FSDP of one process"},
 		"no shards": {map[string]string{"fsdp": "[]", "deepspeed": ""}, nil,
-			func(*training) bool { return true }, ""},
-		"no plugin": {map[string]string{"plugins": "[]"}, nil, func(*training) bool { return true }, ""},
-		"four bits": {map[string]string{"adapter": "qlora", "load_in_4bit": "true"}, nil, func(r *training) bool {
+			func(*recognized) bool { return true }, ""},
+		"no plugin": {map[string]string{"plugins": "[]"}, nil, func(*recognized) bool { return true }, ""},
+		"four bits": {map[string]string{"adapter": "qlora", "load_in_4bit": "true"}, nil, func(r *recognized) bool {
 			q := r.step.Quant
 			return q.Bits == 4 && q.Nested && q.Loaded == nn.BF16 && r.step.LoRA.Kernels.QKV
 		}, ""},
-		"eight bits": {map[string]string{"load_in_8bit": "true"}, nil, func(r *training) bool {
+		"eight bits": {map[string]string{"load_in_8bit": "true"}, nil, func(r *recognized) bool {
 			return r.step.Quant.Bits == 8 && r.step.LoRA.Kernels == arch.Kernels{}
 		}, ""},
-		"four bits of nothing": {map[string]string{"load_in_4bit": "true"}, nil, func(r *training) bool {
+		"four bits of nothing": {map[string]string{"load_in_4bit": "true"}, nil, func(r *recognized) bool {
 			return slices.ContainsFunc(r.warnings, func(w string) bool { return strings.Contains(w, "quantises nothing") })
 		}, "load_in_4bit with adapter: lora"},
 		"an older name": {map[string]string{"model_config": "{output_router_logits: true}"}, nil, nil, "model_config"},
@@ -238,7 +238,7 @@ func TestAxolotlPromises(t *testing.T) {
 
 // A packed evaluation has no batch of its own: neither a knob nor a ladder.
 func TestAxolotlPacks(t *testing.T) {
-	warned := func(r *training, text string) bool {
+	warned := func(r *recognized, text string) bool {
 		return slices.ContainsFunc(r.warnings, func(w string) bool { return strings.Contains(w, text) })
 	}
 	packed := map[string]string{"sample_packing": "true", "eval_batch_size": "1"}
@@ -325,7 +325,8 @@ func TestAxolotlFourBits(t *testing.T) {
 		plugintest.Check(t, New(), c, card)
 	}
 	c := installed(t, axolotlAt(t, nil, "train", "a.yaml", "--adapter", "lora"), "bitsandbytes")
-	if edits := (&builder{training: recognised(t, c)}).quantEdits(); edits != nil {
+	r := recognised(t, c)
+	if edits := (&builder{s: r.settings, t: r.training}).quantEdits(); edits != nil {
 		t.Errorf("an option of adapter is changed in the file: %v", edits)
 	}
 }

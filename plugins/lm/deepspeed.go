@@ -52,38 +52,38 @@ var (
 )
 
 // readShards reads DeepSpeed's settings, after the precision and the optimizer are known.
-func (t *training) readShards() string {
-	own := t.has("deepspeed") // which outranks accelerate's file (training_args.py:1706)
+func readShards(s *settings, t *training) string {
+	own := s.has("deepspeed") // which outranks accelerate's file (training_args.py:1706)
 	if !own && t.sharding == nil {
 		return ""
 	}
 	at := "accelerate's deepspeed_config"
 	if own {
-		at = t.address("deepspeed").Path
+		at = s.address("deepspeed").Path
 	}
 	switch {
-	case t.kind.pairs && t.ranks == 1 && !t.forced():
+	case s.is(llamaFactory) && t.ranks == 1 && !forced(s):
 		return "LLaMA-Factory refuses " + at + " with one card, unless FORCE_TORCHRUN=1 is set (hparams/parser.py:471)"
-	case t.kind.pairs && t.spreads():
+	case s.is(llamaFactory) && spreads(s, t):
 		return "NNODES and NPROC_PER_NODE with " + at + " have no formula"
-	case t.on("fp8"):
-		return t.address("fp8").Path + " with " + at + " has no formula"
+	case s.on("fp8"):
+		return s.address("fp8").Path + " with " + at + " has no formula"
 	}
 	// its buckets, gradients and parts are the same since 0.17.1; what came before was not read
-	if v := t.assume("deepspeed"); len(v) < 2 || v[0] == 0 && v[1] < 17 {
-		return "the formula is of DeepSpeed from 0.17 on, and the command's Python has " + t.env.Version("deepspeed")
+	if v := assume(s, t, "deepspeed"); len(v) < 2 || v[0] == 0 && v[1] < 17 {
+		return "the formula is of DeepSpeed from 0.17 on, and the command's Python has " + s.env.Version("deepspeed")
 	}
-	name, implied := t.text("deepspeed", ""), false
+	name, implied := s.text("deepspeed", ""), false
 	if !own {
-		name, implied = t.sharding("deepspeed_config.deepspeed_config_file"), true
+		name, implied = unquoted(t.sharding, "deepspeed_config.deepspeed_config_file"), true
 	}
 	var text []byte
 	var why string
 	if name == "" {
-		text, why = t.accelerateShards()
+		text, why = accelerateShards(t)
 	} else if strings.HasPrefix(name, "{") { // the settings themselves, in place of a file's name
 		text = []byte(name)
-	} else if read, err := file.Read(within(t.prog.Dir, name), maxFile); err != nil {
+	} else if read, err := file.Read(within(s.prog.Dir, name), maxFile); err != nil {
 		why = err.Error()
 	} else {
 		text = read
@@ -91,29 +91,27 @@ func (t *training) readShards() string {
 	if why != "" {
 		return at + " could not be read: " + why
 	}
-	z, f, why := t.parseDeepspeed(text, implied)
+	z, f, why := parseDeepspeed(t, text, implied)
 	t.pinned = number(f.Micro) || number(f.Accumulation)
 	if why == "" && t.step.Upcast && z.Stage == 3 { // of one type alone (__check_params in runtime/engine.py of 0.18)
 		why = "stage 3 has no formula where axolotl makes the embedding and norms float32: with FlashAttention it does not"
 	}
-	if why == "" && !own && z.Stage == 3 && t.sharding("deepspeed_config.zero3_init_flag") != "true" {
+	if why == "" && !own && z.Stage == 3 && unquoted(t.sharding, "deepspeed_config.zero3_init_flag") != "true" {
 		why = "stage 3 without zero3_init_flag, where each process has the whole model at first, has no formula"
 	}
 	if why != "" {
 		return at + ": " + why
 	}
-	t.shard(z)
+	shard(t, z)
 	return ""
 }
 
-// sharded reports whether DeepSpeed makes the optimizer its own, or FSDP divides its parameters, with a formula or
-// without.
-func (t *training) sharded() bool { return t.has("deepspeed") || t.sharding != nil || t.wraps() }
-
 // accelerateShards is the file that accelerate makes of its own keys (DeepSpeedPlugin in
 // accelerate/utils/dataclasses.py:1302, 1.15.0). The accumulation is a number there, 1 unless it is set.
-func (t *training) accelerateShards() ([]byte, string) {
-	get := func(key, otherwise string) string { return cmp.Or(t.sharding("deepspeed_config."+key), otherwise) }
+func accelerateShards(t *training) ([]byte, string) {
+	get := func(key, otherwise string) string {
+		return cmp.Or(unquoted(t.sharding, "deepspeed_config."+key), otherwise)
+	}
 	stage, err := strconv.Atoi(get("zero_stage", "2"))
 	if err != nil {
 		return nil, "zero_stage is no number"
@@ -133,18 +131,18 @@ func (t *training) accelerateShards() ([]byte, string) {
 }
 
 // forced reports whether LLaMA-Factory starts torchrun for one card, too (launcher.py:60).
-func (t *training) forced() bool {
-	return slices.Contains([]string{"1", "y", "yes", "true", "on"}, strings.ToLower(t.getenv("FORCE_TORCHRUN")))
+func forced(s *settings) bool {
+	return slices.Contains([]string{"1", "y", "yes", "true", "on"}, strings.ToLower(s.getenv("FORCE_TORCHRUN")))
 }
 
 // spreads reports whether variables set another number of LLaMA-Factory's processes (launcher.py:64).
-func (t *training) spreads() bool {
-	nodes, each := t.getenv("NNODES"), t.getenv("NPROC_PER_NODE")
+func spreads(s *settings, t *training) bool {
+	nodes, each := s.getenv("NNODES"), s.getenv("NPROC_PER_NODE")
 	return nodes != "" && nodes != "1" || each != "" && each != fmt.Sprint(t.ranks)
 }
 
 // shard divides the step's states. DeepSpeed casts all parameters (runtime/engine.py:1537 of 0.19.6).
-func (t *training) shard(z *arch.Shards) {
+func shard(t *training, z *arch.Shards) {
 	t.step.Shards = z
 	t.step.Weights, t.step.Autocast, t.inferred = t.step.Autocast, nn.F32, false
 	t.step.Upcast = false
@@ -153,7 +151,7 @@ func (t *training) shard(z *arch.Shards) {
 		l.Type = t.step.Weights
 		t.step.LoRA = &l
 	}
-	t.unmeasured(fmt.Sprintf("DeepSpeed's ZeRO %d (buffers are counted at their largest)", z.Stage))
+	unmeasured(t, fmt.Sprintf("DeepSpeed's ZeRO %d (buffers are counted at their largest)", z.Stage))
 }
 
 func number(m json.RawMessage) bool {
@@ -163,7 +161,7 @@ func number(m json.RawMessage) bool {
 // parseDeepspeed reads DeepSpeed's file. Its "auto" is resolved as HfTrainerDeepSpeedConfig does
 // (transformers/integrations/deepspeed.py:130 and 188, 5.23.0). implied says that a file without a type of halves has
 // the training's (set_mixed_precision in accelerate/utils/dataclasses.py:1415).
-func (t *training) parseDeepspeed(text []byte, implied bool) (z *arch.Shards, f deepspeedFile, why string) {
+func parseDeepspeed(t *training, text []byte, implied bool) (z *arch.Shards, f deepspeedFile, why string) {
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(text, &keys); err != nil {
 		return nil, f, err.Error()
@@ -185,7 +183,7 @@ func (t *training) parseDeepspeed(text []byte, implied bool) (z *arch.Shards, f 
 		}
 		t.step.Optimizer = "adamw_torch_fused" // FusedAdam writes in place, too
 	}
-	if why := t.halves(f, implied); why != "" {
+	if why := halves(t, f, implied); why != "" {
 		return nil, f, why
 	}
 	b := zeroBlock{block: f.Zero}
@@ -236,7 +234,7 @@ func foreignKey(keys map[string]json.RawMessage, block string, known []string) s
 
 // halves says why the file's precision is none that has a formula: "auto" is that of the settings, and anything else
 // has to be the same (trainer_config_process).
-func (t *training) halves(f deepspeedFile, implied bool) string {
+func halves(t *training, f deepspeedFile, implied bool) string {
 	for _, half := range []struct {
 		name  string
 		block precisionBlock

@@ -43,23 +43,23 @@ func TestReadsDPO(t *testing.T) {
 	for name, tt := range map[string]struct {
 		model   string
 		args    []string
-		read    func(r *training) bool
+		read    func(r *recognized) bool
 		unknown string
 	}{
-		"as it is": {tiny, of, func(r *training) bool {
+		"as it is": {tiny, of, func(r *recognized) bool {
 			return r.step.Preference != nil && !r.step.Preference.Precomputed && r.step.Fused && r.step.Checkpointing &&
 				r.step.Weights == nn.F32 && r.step.Autocast == nn.BF16 && r.step.Length == 1024 && r.split.Micro == 8
 		}, ""},
-		"of its file": {tiny, []string{"--config", "dpo.yaml"}, func(r *training) bool {
+		"of its file": {tiny, []string{"--config", "dpo.yaml"}, func(r *recognized) bool {
 			return r.step.Preference.Precomputed && r.split.Micro == 2
 		}, ""},
-		"no dropout": {gpt2, with("--use_peft", "--lora_target_modules", "c_attn"), func(r *training) bool {
+		"no dropout": {gpt2, with("--use_peft", "--lora_target_modules", "c_attn"), func(r *recognized) bool {
 			return r.model.Residual+r.model.Attention+r.model.Embed+r.step.LoRA.Dropout == 0
 		}, ""},
 		"dropout": {gpt2, with("--use_peft", "--no_disable_dropout", "--attn_implementation", "eager"),
-			func(r *training) bool { return r.model.Residual == 0.1 && r.step.LoRA.Dropout == 0.05 }, ""},
+			func(r *recognized) bool { return r.model.Residual == 0.1 && r.step.LoRA.Dropout == 0.05 }, ""},
 		"another loss": {tiny, with("--loss_type", "sigmoid", "sft"), nil, ""},
-		"padding-free": {tiny, with("--padding_free"), func(r *training) bool {
+		"padding-free": {tiny, with("--padding_free"), func(r *recognized) bool {
 			return strings.Contains(strings.Join(r.warnings, "\n"), "saves nothing")
 		}, ""},
 		"no length":      {tiny, with("--max_length", "None"), nil, "longest"},

@@ -3,9 +3,6 @@ package lm
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/nn"
@@ -13,15 +10,9 @@ import (
 	"github.com/launch-ml/launch/plugins/lm/arch"
 )
 
-// names are the public models whose shape is known, each by one of its names.
-func names() []string {
-	all := slices.Sorted(maps.Keys(publics()))
-	return slices.DeleteFunc(all, func(name string) bool { return strings.HasPrefix(name, "openai-community/") })
-}
-
 // Estimate implements [plugin.Estimator]: a training step of one process and an evaluation of a public model, by the
 // Trainer of transformers 5, or with the fused head of trl.
-func (lm) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
+func (family) Estimate(_ context.Context, q *plugin.Bare, d gpu.Device) ([]plugin.Phase, error) {
 	known := publics()[q.Arch]
 	if known == nil {
 		return nil, fmt.Errorf("the shape of %q is not known: %w", q.Arch, arch.ErrUnknown)

@@ -99,7 +99,7 @@ func TestReadsExperts(t *testing.T) {
 			if (r.unknown == "") != (tt.unknown == "") || !strings.Contains(r.unknown, tt.unknown) {
 				t.Fatalf("the estimate is unknown because %q, want %q", r.unknown, tt.unknown)
 			}
-			if r.step.Router != (r.unknown == "" && r.kind.own != nil) {
+			if r.step.Router != (r.unknown == "" && r.kind.dialect == "axolotl") {
 				t.Errorf("the router is float32: %t", r.step.Router)
 			}
 			if r.unknown == "" && !slices.Contains(r.unseen, "experts") {

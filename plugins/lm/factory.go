@@ -1,9 +1,7 @@
 package lm
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -25,50 +23,74 @@ var (
 )
 
 // readFactory reads a training of LLaMA-Factory, whole or with LoRA.
-func (t *training) readFactory() string {
-	if v := strings.ToLower(t.getenv("USE_V1")); t.prog.Path() == "" && v != "" && v != "0" && v != "false" {
+func readFactory(s *settings) (training, error) {
+	return reader{divideTrainer, checkpointsFactory, []fills{released, replicated, foreignTrainer, foreignFactory,
+		modelFactory, stageFactory}, rowsFactory}.read(s)
+}
+
+// checkpointsFactory reads activation checkpointing, which is on unless it is switched off.
+func checkpointsFactory(s *settings, t *training) string {
+	v, ok := s.get("use_reentrant_gc") // True in hparams/model_args.py:149
+	t.step.Checkpointing, t.step.Reentrant = !s.on(checkpointField(s)), !ok || strings.EqualFold(v, "true")
+	return ""
+}
+
+// foreignFactory says which setting of LLaMA-Factory has no formula.
+func foreignFactory(s *settings, _ *training) string {
+	if v := strings.ToLower(s.getenv("USE_V1")); s.prog.Path() == "" && v != "" && v != "0" && v != "false" {
 		return "USE_V1 starts another program of LLaMA-Factory, which has no formula" // cli.py:19 of 0.9.5
 	}
-	stage := stages[t.stage()]
-	if stage == nil {
-		return "the stage " + t.stage() + " has no formula"
+	if !slices.Contains([]string{"sft", "pt", "dpo"}, stage(s)) {
+		return "the stage " + stage(s) + " has no formula"
 	}
-	if i := slices.IndexFunc(factorySwitches, t.on); i >= 0 {
+	if i := slices.IndexFunc(factorySwitches, s.on); i >= 0 {
 		return factorySwitches[i] + " has no formula"
 	}
-	if t.stage() != "sft" && t.on("neat_packing") { // hparams/parser.py:423
-		return "neat_packing is refused by LLaMA-Factory for the stage " + t.stage()
+	if stage(s) != "sft" && s.on("neat_packing") { // hparams/parser.py:423
+		return "neat_packing is refused by LLaMA-Factory for the stage " + stage(s)
 	}
-	if i := slices.IndexFunc(factoryOthers, t.has); i >= 0 {
+	if i := slices.IndexFunc(factoryOthers, s.has); i >= 0 {
 		return factoryOthers[i] + " has no formula"
 	}
-	p, err := t.find(t.text("model_name_or_path", ""), t.text("model_revision", "main"))
-	if err == nil {
-		t.model, err = arch.Read(p.config)
-	}
-	if err != nil {
-		return err.Error()
-	}
-	if why := t.attendsFactory(); why != "" {
+	return ""
+}
+
+// modelFactory reads the model, the length to which rows are cut, and the adapters.
+func modelFactory(s *settings, t *training) string {
+	t.predicted = t.evals > 0 && s.on("compute_accuracy") && stage(s) == "sft" && !s.on("prediction_loss_only")
+	p, why := loadNamed(s, t)
+	if why != "" {
 		return why
 	}
-	if t.step.Length, err = t.count("cutoff_len", 2048); err != nil { // hparams/data_args.py:46
+	if why := attendsFactory(s, t); why != "" {
+		return why
+	}
+	var err error
+	if t.step.Length, err = s.count("cutoff_len", 2048); err != nil { // hparams/data_args.py:46
 		return err.Error()
 	}
 	t.pads, t.multiple = true, true // of 8 (train/sft/workflow.py:63, train/dpo/workflow.py:50)
-	if why := t.readTuning(typed(p.config)); why != "" {
-		return why
+	return readTuning(s, t, typed(p.config))
+}
+
+// stageFactory reads what the stage makes of the rows and of the loss.
+func stageFactory(s *settings, t *training) string {
+	switch stage(s) {
+	case "pt":
+		return readPretraining(s, t)
+	case "dpo":
+		return readPairs(s, t)
 	}
-	return stage(t)
+	return packsFactory(s, t)
 }
 
 // readTuning is init_adapter (model/adapter.py:337): the model is loaded in the type of the computation, and whole
 // models are float32 unless pure_bf16 is on. named says that the configuration names a type.
-func (t *training) readTuning(named bool) string {
+func readTuning(s *settings, t *training, named bool) string {
 	compute := nn.BF16
 	switch {
-	case t.on("pure_bf16") || t.on("bf16"): // hparams/parser.py:512 of 0.9.5, before fp16
-	case t.on("fp16"):
+	case s.on("pure_bf16") || s.on("bf16"): // hparams/parser.py:512 of 0.9.5, before fp16
+	case s.on("fp16"):
 		compute = nn.F16
 	default: // infer_optim_dtype (extras/misc.py:241 of 0.9.5): of the configuration; float32 without an accelerator
 		t.inferred = true
@@ -77,22 +99,22 @@ func (t *training) readTuning(named bool) string {
 		}
 	}
 	trained := nn.F32
-	if t.on("pure_bf16") {
+	if s.on("pure_bf16") {
 		trained = nn.BF16
 	}
-	switch how := t.text("finetuning_type", "lora"); how {
+	switch how := s.text("finetuning_type", "lora"); how {
 	case "full":
-		if t.has("quantization_bit") {
+		if s.has("quantization_bit") {
 			return "quantization_bit without adapters is refused by LLaMA-Factory (model/adapter.py:332)"
 		}
 		t.step.Weights = trained
 		return ""
 	case "lora":
 		t.step.Weights = compute
-		if why := t.readQuantFactory(compute); why != "" {
+		if why := readQuantFactory(s, t, compute); why != "" {
 			return why
 		}
-		return t.readFactoryLoRA(trained)
+		return readFactoryLoRA(s, t, trained)
 	default:
 		return "finetuning_type " + how + " has no formula"
 	}
@@ -100,24 +122,22 @@ func (t *training) readTuning(named bool) string {
 
 // readFactoryLoRA reads the adapters. They are float32 with pure_bf16, too: peft makes them so (autocast_adapter_dtype
 // of get_peft_model, peft 0.18.1), and nothing makes them half again.
-func (t *training) readFactoryLoRA(trained nn.DType) string {
-	rank, err := t.count("lora_rank", 8) // hparams/finetuning_args.py:77
+func readFactoryLoRA(s *settings, t *training, trained nn.DType) string {
+	rank, err := s.count("lora_rank", 8) // hparams/finetuning_args.py:77
 	if err != nil {
 		return err.Error()
 	}
 	// modules that are trained whole: float32 unless pure_bf16 is on (model/adapter.py:286 of 0.9.5)
 	l := &arch.LoRA{Rank: rank, Type: nn.F32, Whole: arch.Whole{Type: trained}}
-	for name := range strings.SplitSeq(t.text("additional_target", ""), ",") {
+	for name := range strings.SplitSeq(s.text("additional_target", ""), ",") {
 		if name = strings.TrimSpace(name); name != "" {
 			l.Names = append(l.Names, name)
 		}
 	}
-	if v, ok := t.get("lora_dropout"); ok {
-		if l.Dropout, err = strconv.ParseFloat(v, 64); err != nil || !(l.Dropout >= 0 && l.Dropout < 1) {
-			return fmt.Sprintf("lora_dropout is %q: it is a number from 0 to 1", v)
-		}
+	if why := dropout(s, l); why != "" {
+		return why
 	}
-	for name := range strings.SplitSeq(t.text("lora_target", "all"), ",") {
+	for name := range strings.SplitSeq(s.text("lora_target", "all"), ",") {
 		if name = strings.TrimSpace(name); name != "all" {
 			l.Targets = append(l.Targets, name)
 			continue
@@ -128,5 +148,110 @@ func (t *training) readFactoryLoRA(trained nn.DType) string {
 		}
 		l.Targets = append(l.Targets, all...)
 	}
-	return t.adapt(l)
+	return adapt(t, l)
+}
+
+// readPretraining is run_pt (train/pt/workflow.py): texts are joined and cut into blocks of cutoff_len, so that nothing
+// is padded, unless packing is switched off (hparams/parser.py:645). Its collator pads to the longest sequence alone.
+func readPretraining(s *settings, t *training) string {
+	_, set := s.get("packing")
+	t.pads, t.multiple = set && !s.on("packing"), false
+	return ""
+}
+
+// readPairs is CustomDPOTrainer (train/dpo/trainer.py): dropout of modules is off, and a reference answers without the
+// adapters, or as a frozen copy in the type of the computation, unless the loss wants none
+// (hparams/finetuning_args.py:593).
+func readPairs(s *settings, t *training) string {
+	for _, field := range strings.Fields("ref_model ref_model_adapters ref_model_quantization_bit ld_alpha") {
+		if s.has(field) {
+			return s.address(field).Path + " has no formula"
+		}
+	}
+	p := &arch.Preference{Precomputed: slices.Contains([]string{"orpo", "simpo"}, s.text("pref_loss", "sigmoid"))}
+	t.step.Preference = p
+	withoutDropout(t)
+	if p.Precomputed || t.step.LoRA != nil {
+		return ""
+	}
+	switch {
+	case s.on("pure_bf16"), s.on("bf16"):
+		p.Reference = nn.BF16
+	case s.on("fp16"):
+		p.Reference = nn.F16
+	default:
+		return "the type in which the reference is loaded is not known: bf16, fp16 or pure_bf16 sets it"
+	}
+	return ""
+}
+
+// attendsFactory reads LLaMA-Factory's flash_attn. Without the package of the kernels it leaves the choice to
+// transformers, with a warning of its own (model/model_utils/attention.py:84).
+func attendsFactory(s *settings, t *training) string {
+	how, module := "", ""
+	switch name := s.text("flash_attn", "auto"); name {
+	case "auto", "sdpa":
+	case "disabled":
+		how = "eager"
+	case "fa2":
+		how, module = "flash_attention_2", "flash_attn"
+	case "fa3":
+		how, module = "flash_attention_3", "flash_attn_interface"
+	default:
+		return "flash_attn " + name + " has no formula"
+	}
+	if module != "" && len(s.release("transformers")) > 0 && !s.env.Has(module) {
+		warn(t, "the package %s is not installed, so LLaMA-Factory uses SDPA", module)
+		how = ""
+	}
+	return attends(t, how)
+}
+
+// packsFactory is PackedSupervisedDatasetProcessor (LLaMA-Factory's data/processor/supervised.py:146): each row has
+// cutoff_len tokens (hparams/data_args.py:189), in multiples of 8. neat_packing keeps its sequences apart, by a mask in
+// the batch, or for fa2 by positions (data/collator.py:535).
+func packsFactory(s *settings, t *training) string {
+	neat := s.on("neat_packing")
+	if !neat && !s.on("packing") {
+		return ""
+	}
+	if rest := t.step.Length % 8; rest > 0 {
+		t.step.Length += 8 - rest
+	} else {
+		t.pads, t.multiple = false, false
+	}
+	switch {
+	case !neat:
+	case !t.step.Flash:
+		t.pads, t.multiple, t.step.Blocks = false, false, true
+	case s.text("flash_attn", "") == "fa3":
+		return "neat_packing with fa3 has no formula"
+	case max(t.split.Micro, t.evals) > 1:
+		return "neat_packing with fa2 fails with more than one row in a batch (data/collator.py:539)"
+	default:
+		t.pads, t.multiple, t.single = false, false, true
+	}
+	return ""
+}
+
+// readQuantFactory is configure_quantization (LLaMA-Factory's model/model_utils/quantization.py:86) of a model that is
+// loaded in that type.
+func readQuantFactory(s *settings, t *training, compute nn.DType) string {
+	if !s.has("quantization_bit") {
+		return ""
+	}
+	if method := s.text("quantization_method", "bnb"); !strings.EqualFold(method, "bnb") { // hparams/model_args.py:280
+		return "quantization_method " + method + " has no formula"
+	}
+	t.step.Weights = compute
+	switch bits := s.text("quantization_bit", ""); bits {
+	case "4":
+		v, ok := s.get("double_quantization") // True in hparams/model_args.py:292
+		quantised(t, arch.Quant{Bits: 4, Nested: !ok || strings.EqualFold(v, "true"), Compute: compute})
+	case "8":
+		quantised(t, arch.Quant{Bits: 8})
+	default:
+		return "quantization_bit " + bits + " has no formula"
+	}
+	return ""
 }

@@ -1,10 +1,8 @@
 package lm
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -16,41 +14,21 @@ import (
 // Figures are of transformers 5.23.0 and accelerate 1.15.0; 5.16.1, and 1.14.0, 1.13.0, 1.12.0 and 1.8.1, have the same
 // but where it is said.
 
-// The settings of FSDP that are known, without their prefix "fsdp_": those of all programs, and more of some.
-var (
-	fsdpKeys = strings.Fields("version auto_wrap_policy transformer_layer_cls_to_wrap min_num_params " +
-		"cpu_ram_efficient_loading state_dict_type activation_checkpointing reshard_after_forward forward_prefetch " +
-		"backward_prefetch use_orig_params sync_module_states limit_all_gathers")
-	fsdpTrainer    = strings.Fields("cpu_offload xla")
-	fsdpAccelerate = strings.Fields("offload_params sharding_strategy activation_checkpointing_offload")
-	fsdpAxolotl    = strings.Fields("offload_params sharding_strategy final_state_dict_type cpu_offload_pin_memory")
-	// fsdpVariables are accelerate's variables without "FSDP_" (FullyShardedDataParallelPlugin in
-	// utils/dataclasses.py:1823), and fsdpHarmless those that nothing here reads.
-	fsdpVariables = strings.Fields("VERSION SHARDING_STRATEGY RESHARD_AFTER_FORWARD OFFLOAD_PARAMS BACKWARD_PREFETCH " +
-		"AUTO_WRAP_POLICY TRANSFORMER_CLS_TO_WRAP MIN_NUM_PARAMS USE_ORIG_PARAMS SYNC_MODULE_STATES FORWARD_PREFETCH " +
-		"ACTIVATION_CHECKPOINTING ACTIVATION_CHECKPOINTING_OFFLOAD IGNORED_MODULES CPU_RAM_EFFICIENT_LOADING " +
-		"STATE_DICT_TYPE")
-	fsdpHarmless = strings.Fields("CPU_RAM_EFFICIENT_LOADING STATE_DICT_TYPE SYNC_MODULE_STATES")
-)
-
 // layerClasses are the layers of a decoder (_no_split_modules of its class), which FSDP wraps where nothing names them.
 var layerClasses = map[string]string{"gpt2": "GPT2Block", "phi": "PhiDecoderLayer", "gemma": "GemmaDecoderLayer",
 	"llama": "LlamaDecoderLayer", "mistral": "MistralDecoderLayer", "qwen2": "Qwen2DecoderLayer",
 	"qwen3": "Qwen3DecoderLayer", "mixtral": "MixtralDecoderLayer", "qwen2_moe": "Qwen2MoeDecoderLayer",
 	"qwen3_moe": "Qwen3MoeDecoderLayer", "olmoe": "OlmoeDecoderLayer"}
 
-// wraps reports whether FSDP is turned on, with a formula or without.
-func (t *training) wraps() bool { return t.wrapping != nil || t.asksFSDP() }
-
 // asksFSDP reports whether the program's own settings turn FSDP on. Among the arguments "--fsdp" without a value does,
 // and one that is empty does not (training_args.py:1447, 2776).
-func (t *training) asksFSDP() bool {
-	v, set := t.get("fsdp")
-	args := t.prog.Args
+func asksFSDP(s *settings) bool {
+	v, set := s.get("fsdp")
+	args := s.prog.Args
 	switch at := slices.Index(args, "--fsdp"); {
-	case t.kind.own != nil:
-		return t.given("fsdp") || t.given("fsdp_config") || t.optionsFSDP()
-	case t.script != nil || t.kind.pairs || t.filed("fsdp"):
+	case s.is(axolotl):
+		return s.given("fsdp") || s.given("fsdp_config") || optionsFSDP(s)
+	case s.script != nil || s.is(llamaFactory) || s.filed("fsdp"):
 		return set && v != "" && v != "None" && !strings.EqualFold(v, "false")
 	case at >= 0:
 		return at+1 == len(args) || args[at+1] != ""
@@ -59,44 +37,51 @@ func (t *training) asksFSDP() bool {
 }
 
 // optionsFSDP reports whether options of axolotl set something of FSDP.
-func (t *training) optionsFSDP() bool {
-	return slices.ContainsFunc(t.prog.Args, func(a string) bool { return strings.HasPrefix(a, "--fsdp") })
+func optionsFSDP(s *settings) bool {
+	return slices.ContainsFunc(s.prog.Args, func(a string) bool { return strings.HasPrefix(a, "--fsdp") })
 }
 
 // readFSDP reads PyTorch's FSDP, after the precision, the optimizer and activation checkpointing are known.
-func (t *training) readFSDP() string {
-	if !t.wraps() {
+func readFSDP(s *settings, t *training) string {
+	if !usesFSDP(s, t) {
 		return ""
 	}
-	read, at := t.accelerateFSDP, "accelerate's settings of FSDP"
-	switch own := t.asksFSDP(); {
+	at := "accelerate's settings of FSDP"
+	switch own := asksFSDP(s); {
 	case t.ranks < 2:
 		return "FSDP of one process has no formula"
 	case own && t.wrapping != nil:
-		return t.address("fsdp").Path + " beside accelerate's settings of FSDP has no formula"
-	case t.has("deepspeed") || t.sharding != nil:
+		return s.address("fsdp").Path + " beside accelerate's settings of FSDP has no formula"
+	case s.has("deepspeed") || t.sharding != nil:
 		return "FSDP beside DeepSpeed is refused by the Trainer (trainer.py:473)"
-	case t.kind.own != nil && t.wrapping == nil:
-		read, at = t.axolotlFSDP, "fsdp_config"
+	case s.is(axolotl) && t.wrapping == nil:
+		at = "fsdp_config"
 	case own:
-		read, at = t.trainerFSDP, t.address("fsdp").Path
+		at = s.address("fsdp").Path
 	}
-	if v := t.assume("accelerate"); len(v) < 2 || v[0] < 1 || v[0] == 1 && v[1] < 8 {
+	if v := assume(s, t, "accelerate"); len(v) < 2 || v[0] < 1 || v[0] == 1 && v[1] < 8 {
 		return "FSDP has a formula with accelerate from 1.8 on, and the command's Python has " +
-			orNone(t.env.Version("accelerate"))
+			orNone(s.env.Version("accelerate"))
 	}
-	if v := t.assume("torch"); v[0] < 2 || v[0] == 2 && v[1] < 7 {
+	if v := assume(s, t, "torch"); v[0] < 2 || v[0] == 2 && v[1] < 7 {
 		return fmt.Sprintf("FSDP has a formula with torch from 2.7 on, and this is %d.%d", v[0], v[1])
 	}
-	b := &wrapBlock{}
-	f := &arch.FSDP{}
-	read(b, f)
-	t.storesFSDP(b, f)
-	t.wrapUnits(b, f)
+	b, f := &wrapBlock{}, &arch.FSDP{}
+	switch {
+	case t.wrapping != nil:
+		*b = *t.wrapping
+		accelerateFSDP(s, t, b, f)
+	case s.is(axolotl):
+		axolotlFSDP(s, t, b, f)
+	default:
+		trainerFSDP(s, t, b, f)
+	}
+	storesFSDP(s, t, b, f)
+	wrapUnits(s, t, b, f)
 	if b.why != "" {
 		return at + ": " + b.why
 	}
-	t.wrap(f)
+	wrap(s, t, f)
 	return ""
 }
 
@@ -104,16 +89,16 @@ func (t *training) readFSDP() string {
 // floating numbers (fsdp2_prepare_model in accelerate/utils/fsdp_utils.py:801), and any are loaded onto each card first
 // (update_device_map in transformers/quantizers/quantizer_bnb_4bit.py:94). LLaMA-Factory stores them in the type of the
 // computation (model/model_utils/quantization.py:178 of 0.9.5), and trl in uint8 (trl/trainer/model_config.py:158).
-func (t *training) storesFSDP(b *wrapBlock, f *arch.FSDP) {
+func storesFSDP(s *settings, t *training, b *wrapBlock, f *arch.FSDP) {
 	q := t.step.Quant
 	if q == nil {
 		return
 	}
-	storage := t.text("bnb_4bit_quant_storage", "uint8")
+	storage := s.text("bnb_4bit_quant_storage", "uint8")
 	switch {
 	case q.Bits == 8:
 		b.refuse("weights of 8 bits have no formula")
-	case f.Version == 2 && !t.kind.pairs && (storage == "uint8" || storage == "int8"):
+	case f.Version == 2 && !s.is(llamaFactory) && (storage == "uint8" || storage == "int8"):
 		b.refuse("weights of 4 bits with bnb_4bit_quant_storage of %s stay whole on each card: accelerate divides "+
 			"those of a floating type alone; they have no formula", storage)
 	default:
@@ -121,80 +106,10 @@ func (t *training) storesFSDP(b *wrapBlock, f *arch.FSDP) {
 	}
 }
 
-// A wrapBlock is the settings of FSDP, without the prefix. why is the first thing that could not be read, or has no
-// formula.
-type wrapBlock struct {
-	block map[string]any
-	loads bool // the default of cpu_ram_efficient_loading
-	why   string
-}
-
-func (b *wrapBlock) refuse(format string, a ...any) {
-	if b.why == "" {
-		b.why = fmt.Sprintf(format, a...)
-	}
-}
-
-// load takes settings as JSON, and refuses those that are not known.
-func (b *wrapBlock) load(text []byte, known []string) {
-	var keys map[string]any
-	if err := json.Unmarshal(text, &keys); err != nil {
-		b.refuse("%v", err)
-	}
-	b.block = map[string]any{}
-	var foreign []string
-	for key, v := range keys {
-		short := strings.TrimPrefix(key, "fsdp_")
-		if b.block[short] = v; !slices.Contains(fsdpKeys, short) && !slices.Contains(known, short) {
-			foreign = append(foreign, key)
-		}
-	}
-	if slices.Sort(foreign); len(foreign) > 0 {
-		b.refuse("%s has no formula", foreign[0])
-	}
-}
-
-// text is a setting as Python's str has it, in lower case for values of bool.
-func (b *wrapBlock) text(key, otherwise string) string {
-	switch v := b.block[key].(type) {
-	case nil:
-		return otherwise
-	case string:
-		return v
-	case bool, float64:
-		return fmt.Sprint(v)
-	}
-	b.refuse("%s could not be read", key)
-	return otherwise
-}
-
-// flag is a setting that is true or false (str_to_bool).
-func (b *wrapBlock) flag(key string, otherwise bool) bool {
-	switch strings.ToLower(b.text(key, strconv.FormatBool(otherwise))) {
-	case "y", "yes", "t", "true", "on", "1":
-		return true
-	case "n", "no", "f", "false", "off", "0":
-		return false
-	}
-	b.refuse("%s could not be read", key)
-	return false
-}
-
-// strategy is ShardingStrategy of version 1, by its name or number (accelerate/utils/constants.py:38).
-func (b *wrapBlock) strategy(name string) (keeps bool) {
-	switch strings.ToUpper(name) {
-	case "FULL_SHARD", "1":
-		return false
-	case "SHARD_GRAD_OP", "2":
-		return true
-	}
-	b.refuse("the sharding strategy %s has no formula", name)
-	return false
-}
-
-// file takes accelerate's file, which its launcher makes variables of (accelerate/commands/launch.py:513,
+// wrapFile takes accelerate's file, which its launcher makes variables of (accelerate/commands/launch.py:513,
 // utils/launch.py:304): an option that is not there has its default.
-func (b *wrapBlock) file(root config.Value) {
+func wrapFile(root config.Value) *wrapBlock {
+	b := &wrapBlock{}
 	text := "{}"
 	if node := root.Get("fsdp_config"); node.Kind() == config.Map {
 		text = rendered(node)
@@ -206,13 +121,14 @@ func (b *wrapBlock) file(root config.Value) {
 		}
 	}
 	b.loads = true // fsdp_cpu_ram_efficient_loading of the launcher (commands/launch.py:614)
+	return b
 }
 
-// variables takes those of the environment, from which accelerate makes its settings (accelerator.py:388).
-func (b *wrapBlock) variables(t *training) {
-	b.block = map[string]any{}
+// wrapVariables takes those of the environment, from which accelerate makes its settings (accelerator.py:388).
+func wrapVariables(s *settings) *wrapBlock {
+	b := &wrapBlock{block: map[string]any{}}
 	for _, key := range fsdpVariables {
-		if v := t.getenv("FSDP_" + key); v != "" {
+		if v := s.getenv("FSDP_" + key); v != "" {
 			b.block[strings.ToLower(key)] = v
 		}
 	}
@@ -222,12 +138,12 @@ func (b *wrapBlock) variables(t *training) {
 	if b.block["ignored_modules"] != nil {
 		b.refuse("FSDP_IGNORED_MODULES has no formula")
 	}
+	return b
 }
 
 // accelerateFSDP reads what accelerate itself is told: in its file, or in the environment.
-func (t *training) accelerateFSDP(b *wrapBlock, f *arch.FSDP) {
-	t.wrapping(b)
-	if t.kind.own != nil {
+func accelerateFSDP(s *settings, t *training, b *wrapBlock, f *arch.FSDP) {
+	if s.is(axolotl) {
 		b.refuse("ACCELERATE_USE_FSDP without axolotl's fsdp_config has no formula")
 	}
 	f.Version = b.version("1")
@@ -247,10 +163,11 @@ func (t *training) accelerateFSDP(b *wrapBlock, f *arch.FSDP) {
 	if b.flag("activation_checkpointing_offload", false) {
 		b.refuse("activation_checkpointing_offload has no formula")
 	}
-	if t.kind.pairs && !b.flag("cpu_ram_efficient_loading", b.loads) {
+	if s.is(llamaFactory) && !b.flag("cpu_ram_efficient_loading", b.loads) {
 		b.refuse("without cpu_ram_efficient_loading LLaMA-Factory loads the whole model onto each card: no formula")
 	}
-	if t.kind.pairs && t.step.Autocast == nn.F32 && !t.on("pure_bf16") { // model/adapter.py:363 leaves what was loaded
+	// model/adapter.py:363 leaves what was loaded
+	if s.is(llamaFactory) && t.step.Autocast == nn.F32 && !s.on("pure_bf16") {
 		b.refuse("LLaMA-Factory without mixed precision has no formula")
 	}
 	b.wraps("NO_WRAP", f)
@@ -258,20 +175,20 @@ func (t *training) accelerateFSDP(b *wrapBlock, f *arch.FSDP) {
 
 // trainerFSDP reads --fsdp and --fsdp_config (_process_fsdp_args in training_args.py:2775), which have version 2 where
 // nothing sets it.
-func (t *training) trainerFSDP(b *wrapBlock, f *arch.FSDP) {
-	if t.kind.pairs {
+func trainerFSDP(s *settings, t *training, b *wrapBlock, f *arch.FSDP) {
+	if s.is(llamaFactory) {
 		b.refuse("LLaMA-Factory has a formula for FSDP where accelerate's file turns it on")
 	}
-	if v := t.assume("transformers"); v[0] < 5 || v[0] == 5 && v[1] < 16 {
+	if v := assume(s, t, "transformers"); v[0] < 5 || v[0] == 5 && v[1] < 16 {
 		b.refuse("it has a formula with transformers from 5.16 on, and the command's Python has %s",
-			t.env.Version("transformers"))
+			s.env.Version("transformers"))
 	}
 	text := []byte("{}")
-	if name := t.text("fsdp_config", ""); strings.HasPrefix(name, "{") {
+	if name := s.text("fsdp_config", ""); strings.HasPrefix(name, "{") {
 		text = []byte(name)
-	} else if t.has("fsdp_config") {
+	} else if s.has("fsdp_config") {
 		var err error
-		if text, err = file.Read(within(t.prog.Dir, name), maxFile); err != nil {
+		if text, err = file.Read(within(s.prog.Dir, name), maxFile); err != nil {
 			b.refuse("%v", err)
 			text = []byte("{}")
 		}
@@ -284,55 +201,23 @@ func (t *training) trainerFSDP(b *wrapBlock, f *arch.FSDP) {
 		b.refuse("xla has no formula")
 	}
 	b.reshards(f)
-	b.words(t.list("fsdp"), f)
+	b.words(s.list("fsdp"), f)
 	b.wraps("TRANSFORMER_BASED_WRAP", f)
-}
-
-// reshards is reshard_after_forward as TrainingArguments reads it. In version 1 another one than full_shard has no
-// effect: sharding_strategy outranks it (accelerator.py:1947).
-func (b *wrapBlock) reshards(f *arch.FSDP) {
-	switch how := b.text("reshard_after_forward", "full_shard"); {
-	case f.Version == 2:
-		f.Keeps = !b.flag("reshard_after_forward", true)
-	case !strings.EqualFold(how, "full_shard"):
-		b.refuse("reshard_after_forward of %q in version 1 has no formula", how)
-	}
-}
-
-// words are the older values of fsdp (_apply_legacy_fsdp_to_config in training_args.py:2888), which fsdp_config
-// outranks.
-func (b *wrapBlock) words(values []string, f *arch.FSDP) {
-	_, set := b.block["reshard_after_forward"]
-	_, offload := b.block["cpu_offload"]
-	for word := range strings.FieldsSeq(strings.Join(values, " ")) {
-		switch word {
-		case "full_shard", "auto_wrap", "true", "True":
-		case "offload":
-			f.Offload = f.Offload || !offload
-		case "shard_grad_op":
-			if f.Version != 2 {
-				b.refuse("%s in version 1 has no formula", word)
-			}
-			f.Keeps = f.Keeps || !set
-		default:
-			b.refuse("%s has no formula", word)
-		}
-	}
 }
 
 // axolotlFSDP reads axolotl's fsdp_config (utils/schemas/fsdp.py of 0.19.0), with its variables (setup_fsdp_envs in
 // utils/trainer.py:597), the Trainer's settings (core/builders/base.py:693), and version 1 where nothing sets it
 // (utils/schemas/validation.py:1227). Its schema drops what it does not know.
-func (t *training) axolotlFSDP(b *wrapBlock, f *arch.FSDP) {
-	if t.optionsFSDP() {
+func axolotlFSDP(s *settings, t *training, b *wrapBlock, f *arch.FSDP) {
+	if optionsFSDP(s) {
 		b.refuse("options in place of the file have no formula")
 	}
-	if !t.given("fsdp_config") {
+	if !s.given("fsdp_config") {
 		b.refuse("fsdp alone, without it, has no formula")
 		return
 	}
-	b.load([]byte(rendered(t.tree.Root().Get("fsdp_config"))), fsdpAxolotl)
-	if v, ok := t.get("fsdp_version"); ok {
+	b.load([]byte(rendered(s.tree.Root().Get("fsdp_config"))), fsdpAxolotl)
+	if v, ok := s.get("fsdp_version"); ok {
 		b.block["version"] = v
 	}
 	if t.step.LoRA != nil {
@@ -345,8 +230,8 @@ func (t *training) axolotlFSDP(b *wrapBlock, f *arch.FSDP) {
 		b.refuse("sharding_strategy has no effect in axolotl 0.19, and so has no formula")
 	}
 	b.reshards(f)
-	if t.given("fsdp") {
-		b.words(t.list("fsdp"), f)
+	if s.given("fsdp") {
+		b.words(s.list("fsdp"), f)
 	}
 	if !b.flag("cpu_ram_efficient_loading", false) { // loaders/model.py:576
 		b.refuse("without cpu_ram_efficient_loading axolotl loads the whole model onto each card: no formula")
@@ -354,32 +239,9 @@ func (t *training) axolotlFSDP(b *wrapBlock, f *arch.FSDP) {
 	b.wraps("TRANSFORMER_BASED_WRAP", f)
 }
 
-func (b *wrapBlock) version(otherwise string) int64 {
-	switch v := b.text("version", otherwise); v {
-	case "1":
-		return 1
-	case "2":
-		return 2
-	default:
-		b.refuse("version %s has no formula", v)
-	}
-	return 2
-}
-
-// wraps is auto_wrap_policy.
-func (b *wrapBlock) wraps(otherwise string, f *arch.FSDP) {
-	switch policy := b.text("auto_wrap_policy", otherwise); strings.ToUpper(policy) {
-	case "TRANSFORMER_BASED_WRAP":
-		f.Layers = true
-	case "NO_WRAP":
-	default:
-		b.refuse("auto_wrap_policy %s has no formula", policy)
-	}
-}
-
 // wrapUnits reads what all programs have alike: which layers are units, and their activation checkpointing, which is
 // not reentrant (fsdp2_apply_ac in accelerate/utils/fsdp_utils.py:656, accelerator.py:1980).
-func (t *training) wrapUnits(b *wrapBlock, f *arch.FSDP) {
+func wrapUnits(s *settings, t *training, b *wrapBlock, f *arch.FSDP) {
 	named := b.block["transformer_layer_cls_to_wrap"]
 	names, several := named.([]any)
 	if name, one := named.(string); one {
@@ -403,7 +265,7 @@ func (t *training) wrapUnits(b *wrapBlock, f *arch.FSDP) {
 		return
 	}
 	switch {
-	case t.step.Checkpointing && t.kind.pairs:
+	case t.step.Checkpointing && s.is(llamaFactory):
 		b.refuse("activation_checkpointing beside LLaMA-Factory's own has no formula (disable_gradient_checkpointing)")
 	case t.step.Checkpointing:
 		b.refuse("activation_checkpointing beside the Trainer's own is refused by it (trainer.py:879)")
@@ -419,9 +281,9 @@ func (t *training) wrapUnits(b *wrapBlock, f *arch.FSDP) {
 // they were loaded and has one unit beside the layers (monkeypatch/accelerate/fsdp2.py:429 of 0.19.0), as accelerate
 // had before 1.14. In version 2 accelerate until 1.12 made frozen weights float32, too, and 1.13 nothing: it casts and
 // drops the result (fsdp_utils.py:740 of 1.13.0). Each of 1.8.1, 1.12.0, 1.13.0 and 1.14.0 was run, with one model.
-func (t *training) wrap(f *arch.FSDP) {
-	v := t.assume("accelerate")
-	accelerates := f.Version == 2 && t.kind.own == nil // itself, and not axolotl's functions in its place
+func wrap(s *settings, t *training, f *arch.FSDP) {
+	v := assume(s, t, "accelerate")
+	accelerates := f.Version == 2 && !s.is(axolotl) // itself, and not axolotl's functions in its place
 	from := func(minor int) bool { return v[0] > 1 || v[1] >= minor }
 	f.Carved = accelerates && from(14)
 	f.Master = t.step.Weights
@@ -450,15 +312,18 @@ func (t *training) wrap(f *arch.FSDP) {
 	if t.step.Preference != nil && t.step.LoRA == nil { // whose reference nothing makes float32
 		f.Frozen = loaded
 	}
-	if t.kind.pairs && f.Version == 2 { // model/model_utils/checkpointing.py:158
+	if s.is(llamaFactory) && f.Version == 2 { // model/model_utils/checkpointing.py:158
 		t.step.Reentrant = false
 	}
 	t.step.Upcast, t.inferred = false, false // loaders/model.py:441
 	t.step.FSDP = f
-	t.unmeasured(fmt.Sprintf("FSDP of version %d (what is gathered and reduced is counted at its largest)", f.Version))
+	unmeasured(t, fmt.Sprintf("FSDP of version %d (what is gathered and reduced is counted at its largest)", f.Version))
 	if t.split.Accumulation > 1 {
-		t.warn("with %s of %d each card keeps the whole gradients between the micro-batches of a step (no_sync of "+
-			"FSDP): an accumulation of 1 keeps a part of them alone", t.address("gradient_accumulation_steps").Path,
+		warn(t, "with %s of %d each card keeps the whole gradients between the micro-batches of a step (no_sync of "+
+			"FSDP): an accumulation of 1 keeps a part of them alone", s.address("gradient_accumulation_steps").Path,
 			t.split.Accumulation)
 	}
 }
+
+// usesFSDP reports whether FSDP is turned on, with a formula or without.
+func usesFSDP(s *settings, t *training) bool { return t.wrapping != nil || asksFSDP(s) }

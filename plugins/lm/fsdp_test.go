@@ -65,7 +65,7 @@ func inFour(t *testing.T, c job.Command) job.Command {
 }
 
 // known fails where FSDP is not read as that, or is unknown for another reason.
-func known(t *testing.T, r *training, want arch.FSDP, unknown string) {
+func known(t *testing.T, r *recognized, want arch.FSDP, unknown string) {
 	t.Helper()
 	if !strings.Contains(r.unknown, unknown) || (r.unknown == "") != (unknown == "") {
 		t.Fatalf("unknown because %q, want %q", r.unknown, unknown)

@@ -11,15 +11,15 @@ import (
 // host is what the job as asked has in host memory instead of on the card. What data sets and loaders need is not
 // known, so it is a lower bound, and it is nil where nothing is moved.
 func (b *builder) host() *ladder.HostLadder {
-	if b.unknown != "" || b.device.Kind == gpu.CPU {
+	if b.t.unknown != "" || b.device.Kind == gpu.CPU {
 		return nil
 	}
 	s := b.at(b.ways[0])
-	s.Accumulate = b.split.Accumulation
+	s.Accumulate = b.t.split.Accumulation
 	var moved []mem.Item
 	if paged := arch.Paged(s); paged > 0 {
 		moved = append(moved, mem.Item{Kind: mem.Optimizer, What: "paged states", Bytes: paged,
-			From: b.step.Optimizer + " in unified memory: at most so much is here, where the card has no room for any of it"})
+			From: b.t.step.Optimizer + " in unified memory: at most so much is here, where the card has no room for any of it"})
 	}
 	optimizer, params := arch.Offloaded(s)
 	if optimizer > 0 {
@@ -38,8 +38,8 @@ func (b *builder) host() *ladder.HostLadder {
 	if len(moved) == 0 {
 		return nil
 	}
-	ranks := max(1, b.ranks)
-	lines := []mem.HostLine{mem.HostProcesses(ranks, mem.RuntimeOf(b.env.TorchCUDA()))}
+	ranks := max(1, b.t.ranks)
+	lines := []mem.HostLine{mem.HostProcesses(ranks, mem.RuntimeOf(b.s.env.TorchCUDA()))}
 	for _, it := range moved {
 		it.Bytes, it.Guess = it.Bytes*unit.Bytes(ranks), true
 		lines = append(lines, mem.HostLine{When: mem.Training, Item: it})

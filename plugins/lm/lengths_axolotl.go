@@ -11,31 +11,28 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/ladder"
 )
 
 // Figures are of axolotl 0.19.0, src/axolotl/…:line, as in axolotl.go.
 
-const knobPadding = "padding"
-
 // rowsAxolotl are what axolotl makes of single local files (utils/data/shared.py:284) of the types completion
 // (prompt_strategies/completion.py) and alpaca (prompt_tokenizers.py:162, prompters.py:32), and of rows with tokens.
-func (t *training) rowsAxolotl(data *table) error {
+func rowsAxolotl(s *settings, data *table) error {
 	for _, field := range []string{"tokenizer_type", "tokenizer_config", "tokenizer_use_fast", "skip_prepare_dataset",
 		"tokenizer_use_mistral_common", "datasets_from_catalog", "push_dataset_to_hub", "streaming",
 		"pretraining_dataset"} {
-		if t.has(field) {
+		if s.has(field) {
 			return unread("%s is set", field)
 		}
 	}
-	if why := t.prepared(); why != "" {
+	if why := prepared(s); why != "" {
 		return errUnread(why)
 	}
 	for _, field := range []string{"datasets", "test_datasets"} {
-		if !t.filed(field) {
+		if !s.filed(field) {
 			return unread("%s is no part of the file", field)
 		}
-		all := t.tree.Root().Get(field)
+		all := s.tree.Root().Get(field)
 		if !all.Exists() || all.IsNull() {
 			continue
 		}
@@ -43,7 +40,7 @@ func (t *training) rowsAxolotl(data *table) error {
 			return unread("%s is no list", field)
 		}
 		for i := range all.Len() {
-			if err := t.axolotlSet(data, all.Index(i)); err != nil {
+			if err := axolotlSet(s, data, all.Index(i)); err != nil {
 				return err
 			}
 		}
@@ -53,12 +50,12 @@ func (t *training) rowsAxolotl(data *table) error {
 
 // prepared is why rows may be those of an earlier run: axolotl loads what it prepared then, and finds it by the
 // settings and not by what the files have (utils/data/shared.py:418, 522). "" where there is none.
-func (t *training) prepared() string {
-	if !t.filed("dataset_prepared_path") {
+func prepared(s *settings) string {
+	if !s.filed("dataset_prepared_path") {
 		return "dataset_prepared_path is no part of the file"
 	}
-	name := cmp.Or(t.text("dataset_prepared_path", ""), "last_run_prepared")
-	entries, err := os.ReadDir(within(t.prog.Dir, name))
+	name := cmp.Or(s.text("dataset_prepared_path", ""), "last_run_prepared")
+	entries, err := os.ReadDir(within(s.prog.Dir, name))
 	if len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Sprintf("axolotl may load what it prepared earlier (%s)", name)
 	}
@@ -66,7 +63,7 @@ func (t *training) prepared() string {
 }
 
 // axolotlSet reads the rows of one data set.
-func (t *training) axolotlSet(data *table, set config.Value) error {
+func axolotlSet(s *settings, data *table, set config.Value) error {
 	for _, key := range set.Keys() {
 		if !slices.Contains(strings.Fields("path type field split ds_type shards"), key) {
 			return unread("%s of a data set is not known", key)
@@ -80,7 +77,7 @@ func (t *training) axolotlSet(data *table, set config.Value) error {
 		field = "text"
 	}
 	all := &records{has: map[string]bool{}}
-	if err := data.read(within(t.prog.Dir, path), filepath.Clean(path), all.add); err != nil {
+	if err := data.read(within(s.prog.Dir, path), filepath.Clean(path), all.add); err != nil {
 		return err
 	}
 	if all.has["input_ids"] && all.has["attention_mask"] && all.has["labels"] { // utils/data/wrappers.py:93
@@ -90,7 +87,7 @@ func (t *training) axolotlSet(data *table, set config.Value) error {
 		if err := data.inTime(); err != nil {
 			return err
 		}
-		var made row
+		var made tokenRow
 		var err error
 		switch kind {
 		case "completion":
@@ -109,21 +106,21 @@ func (t *training) axolotlSet(data *table, set config.Value) error {
 }
 
 // completion is a text, with what a tokenizer has before and after it, and an end.
-func completion(r record, field string) (row, error) {
+func completion(r record, field string) (tokenRow, error) {
 	text, err := r.text(field)
 	if err == nil && r.empty(field) && r[field] == nil {
 		err = unread("a row has no %q", field)
 	}
-	return row{[]string{text}, 3}, err
+	return tokenRow{[]string{text}, 3}, err
 }
 
 // alpaca is an instruction and an answer, tokenised apart, each as in a completion.
-func alpaca(r record) (row, error) {
+func alpaca(r record) (tokenRow, error) {
 	var texts [3]string
 	for i, column := range []string{"instruction", "input", "output"} {
 		var err error
 		if texts[i], err = r.text(column); err != nil {
-			return row{}, err
+			return tokenRow{}, err
 		}
 	}
 	system, input := "Below is an instruction that describes a task. ", ""
@@ -133,31 +130,5 @@ func alpaca(r record) (row, error) {
 	}
 	prompt := system + "Write a response that appropriately completes the request.\n\n### Instruction:\n" + texts[0] +
 		"\n\n" + input + "### Response:\n"
-	return row{[]string{prompt, texts[2]}, 6}, nil
-}
-
-// folds is of what number of tokens sequence_len is made a multiple (readAttention), so that a rung with another one
-// has its price; 1 for any.
-func (t *training) folds() int64 {
-	n, err := t.count("pad_to_multiple_of", 64)
-	if t.kind.own == nil || !t.multiple || err != nil {
-		return 1
-	}
-	return n
-}
-
-// padsWhole reports whether axolotl pads each batch to sequence_len (core/builders/causal.py:387).
-func (t *training) padsWhole() bool { return t.kind.own != nil && t.on("pad_to_sequence_len") }
-
-// unpadded is the rung that pads each batch to its longest row, where the data set has none as long as all are padded
-// to: without that it is not known to save anything in the batch that decides.
-func (b *builder) unpadded(asked way) []switched {
-	if b.row == 0 {
-		return nil
-	}
-	e := b.edit(knobPadding, "pad_to_sequence_len", "false", ladder.None,
-		"a batch is padded to its longest row: nothing but padding is left out")
-	asked.length, asked.unpadded = b.row, true
-	return []switched{{ladder.Rung{Name: "padding to the longest row", Cost: ladder.None, Slowdown: 1,
-		Edits: []config.Edit{e}}, asked}}
+	return tokenRow{[]string{prompt, texts[2]}, 6}, nil
 }

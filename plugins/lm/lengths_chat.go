@@ -28,8 +28,8 @@ var chats = map[string]chat{
 
 // chatOf is the chat template of the model: that of chat_template.jinja, or otherwise of tokenizer_config.json
 // (tokenization_utils_base.py of transformers 5.23).
-func (t *training) chatOf() (chat, error) {
-	p, err := t.find(t.text("model_name_or_path", ""), t.text("model_revision", "main"))
+func chatOf(s *settings) (chat, error) {
+	p, err := s.find(s.text("model_name_or_path", ""), s.text("model_revision", "main"))
 	if err != nil {
 		return nil, err
 	}

@@ -89,7 +89,7 @@ func TestReadsChats(t *testing.T) {
 			r := recognised(t, withTRL(t, cmd(t, folder(t, files), args...)))
 			want := tt.want
 			if want == 0 {
-				tok, err := r.tokenizer()
+				tok, err := tokenizerOf(r.settings, r.training)
 				if err != nil {
 					t.Fatal(err)
 				}

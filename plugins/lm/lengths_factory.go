@@ -76,7 +76,7 @@ func (t template) thinking() template          { t.thinks = true; return t }
 const thoughts, thinkingOf = "<think>\n\n</think>\n\n", "<think>"
 
 // put adds the texts of slots with a content to a row.
-func (r *row) put(slots []string, content string) {
+func (r *tokenRow) put(slots []string, content string) {
 	for _, slot := range slots {
 		if slot == special {
 			r.more++
@@ -94,9 +94,9 @@ type talk struct {
 }
 
 // rows are what the template makes of a conversation, one for each of its answers (_encode, encode_multiturn).
-func (t template) rows(c talk) (rows []row) {
+func (t template) rows(c talk) (rows []tokenRow) {
 	for _, answer := range c.answers {
-		r := row{more: 1} // an end, where a template adds one after all turns
+		r := tokenRow{more: 1} // an end, where a template adds one after all turns
 		r.put(t.prefix, "")
 		system := c.system
 		if system == "" {
@@ -168,24 +168,24 @@ func (e entry) column(name string) string { return chosen(e.Columns, factoryColu
 func (e entry) tag(name string) string    { return chosen(e.Tags, factoryTags, name) }
 
 // rowsFactory are what LLaMA-Factory makes of local files (data/loader.py:43, data/converter.py, data/processor).
-func (t *training) rowsFactory(data *table) error {
-	dir := t.text("dataset_dir", "data")
-	tpl, known := templates[t.text("template", "")]
-	switch v := t.release("llamafactory"); {
+func rowsFactory(s *settings, data *table) error {
+	dir := s.text("dataset_dir", "data")
+	tpl, known := templates[s.text("template", "")]
+	switch v := s.release("llamafactory"); {
 	case dir == "ONLINE" || strings.HasPrefix(dir, "REMOTE:"): // data/parser.py:100
 		return unread("dataset_dir is %s", dir)
-	case t.has("tokenized_path"):
+	case s.has("tokenized_path"):
 		return unread("tokenized_path is set")
 	case len(v) > 0 && (len(v) < 3 || v[0] != 0 || v[1] != 9 || v[2] != 4 && v[2] != 5):
 		return unread("its templates are known of LLaMA-Factory 0.9.4 and 0.9.5")
-	case !known && t.stage() != "pt":
-		return unread("the template %q is not known", t.text("template", ""))
-	case t.off("use_fast_tokenizer") || t.on("split_special_tokens"):
+	case !known && stage(s) != "pt":
+		return unread("the template %q is not known", s.text("template", ""))
+	case off(s, "use_fast_tokenizer") || s.on("split_special_tokens"):
 		return unread("use_fast_tokenizer or split_special_tokens is set")
-	case t.has("default_system"):
-		tpl.instructed = t.text("default_system", "")
+	case s.has("default_system"):
+		tpl.instructed = s.text("default_system", "")
 	}
-	text, err := file.Read(filepath.Join(within(t.prog.Dir, dir), "dataset_info.json"), maxFile)
+	text, err := file.Read(filepath.Join(within(s.prog.Dir, dir), "dataset_info.json"), maxFile)
 	if err != nil {
 		return unread("%s is not on this machine", filepath.Join(dir, "dataset_info.json"))
 	}
@@ -194,12 +194,12 @@ func (t *training) rowsFactory(data *table) error {
 		return unread("dataset_info.json could not be read (%v)", err)
 	}
 	for _, field := range []string{"dataset", "eval_dataset"} {
-		for _, names := range t.list(field) {
+		for _, names := range s.list(field) {
 			for name := range strings.SplitSeq(names, ",") {
 				if name = strings.TrimSpace(name); name == "" {
 					continue
 				}
-				if err := t.entry(data, dir, name, entries[name], tpl); err != nil {
+				if err := readEntry(s, data, dir, name, entries[name], tpl); err != nil {
 					return err
 				}
 			}
@@ -209,7 +209,7 @@ func (t *training) rowsFactory(data *table) error {
 }
 
 // entry reads the rows of one data set.
-func (t *training) entry(data *table, dir, name string, keys record, tpl template) error {
+func readEntry(s *settings, data *table, dir, name string, keys record, tpl template) error {
 	for key := range keys {
 		if strings.HasSuffix(key, "_url") || key == "cloud_file_name" {
 			return unread("%q is no local file", name)
@@ -227,23 +227,23 @@ func (t *training) entry(data *table, dir, name string, keys record, tpl templat
 		if err != nil {
 			return err
 		}
-		if err := t.whole(c, tpl); err != nil {
+		if err := wholeTalk(s, c, tpl); err != nil {
 			return err
 		}
-		if t.stage() == "pt" { // PretrainDatasetProcessor
+		if stage(s) == "pt" { // PretrainDatasetProcessor
 			end := 1 // with llama3 its text, which another model's tokenizer may split (processor/pretrain.py:29)
-			if t.text("template", "") == "llama3" {
+			if s.text("template", "") == "llama3" {
 				end = len("<|end_of_text|>")
 			}
 			if all := append(c.turns, c.answers...); len(all) > 0 {
-				data.rows = append(data.rows, row{all[:1], 1 + end})
+				data.rows = append(data.rows, tokenRow{all[:1], 1 + end})
 			}
 			return nil
 		}
 		data.rows = append(data.rows, tpl.rows(c)...)
 		return nil
 	}
-	path, file := within(within(t.prog.Dir, dir), e.File), within(dir, e.File) // os.path.join
+	path, file := within(within(s.prog.Dir, dir), e.File), within(dir, e.File) // os.path.join
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return data.read(path, file, each)
 	}
@@ -257,8 +257,8 @@ func (t *training) entry(data *table, dir, name string, keys record, tpl templat
 }
 
 // whole reports whether nothing is cut out of a conversation's texts, or put into them.
-func (t *training) whole(c talk, tpl template) error {
-	cuts := t.stage() == "dpo" || t.on("mask_history") || t.off("enable_thinking")
+func wholeTalk(s *settings, c talk, tpl template) error {
+	cuts := stage(s) == "dpo" || s.on("mask_history") || off(s, "enable_thinking")
 	for _, text := range append(slices.Clone(c.turns), c.answers...) {
 		if strings.Contains(text, "{{idx}}") || tpl.thinks && cuts && strings.Contains(text, thinkingOf) {
 			return unread("thoughts are cut out of it")

@@ -23,10 +23,10 @@ var (
 		"CodeGenTokenizer CodeGenTokenizerFast")
 )
 
-// tokenizer is that of the model. Of a public model without files here its kind is known: BPE of bytes, or with bytes
+// tokenizerOf is that of the model. Of a public model without files here its kind is known: BPE of bytes, or with bytes
 // for what is in no token.
-func (t *training) tokenizer() (*tokens.Tokenizer, error) {
-	p, err := t.find(t.text("model_name_or_path", t.text("base_model", "")), t.text("model_revision", "main"))
+func tokenizerOf(s *settings, t *training) (*tokens.Tokenizer, error) {
+	p, err := s.find(s.text("model_name_or_path", s.text("base_model", "")), s.text("model_revision", "main"))
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (t *training) tokenizer() (*tokens.Tokenizer, error) {
 	}
 	adds, err := tokens.ReadAdds(text)
 	if err == nil {
-		err = beside(p.folder, settings, adds)
+		err = addsBeside(p.folder, settings, adds)
 	}
 	if err != nil {
 		return nil, unread("its tokenizer is not known (%v)", err)
@@ -55,7 +55,7 @@ func (t *training) tokenizer() (*tokens.Tokenizer, error) {
 	switch {
 	case err != nil && counts:
 		return nil, unread("its tokenizer is not known (%v)", err)
-	case err != nil || !counts || on(settings, "add_prefix_space") || on(settings, "fix_mistral_regex"),
+	case err != nil || !counts || isOn(settings, "add_prefix_space") || isOn(settings, "fix_mistral_regex"),
 		t.model.Type == "mistral" || t.model.Type == "mixtral",
 		strings.HasPrefix(class, "GPT2") && !tok.Made(class), strings.HasPrefix(class, "Qwen2") && !tok.Made(class):
 		// whose pre-tokenizer transformers may replace (tokenization_utils_tokenizers.py, _patch_mistral_regex)
@@ -64,8 +64,8 @@ func (t *training) tokenizer() (*tokens.Tokenizer, error) {
 	return tok, nil
 }
 
-// on reports whether a setting is there and not false.
-func on(settings record, key string) bool {
+// isOn reports whether a setting is there and not false.
+func isOn(settings record, key string) bool {
 	return !settings.empty(key) && string(settings[key]) != "false"
 }
 
@@ -78,9 +78,9 @@ func recordOf(path string) (r record, err error) {
 	return r, err
 }
 
-// beside is an error for a token that the files beside tokenizer.json add to it: texts are split at each
+// addsBeside is an error for a token that the files beside tokenizer.json add to it: texts are split at each
 // (transformers 5.23, tokenization_utils_base.py, from_pretrained).
-func beside(folder string, settings record, adds tokens.Adds) error {
+func addsBeside(folder string, settings record, adds tokens.Adds) error {
 	all := []record{settings}
 	for _, name := range []string{"special_tokens_map.json", "added_tokens.json"} {
 		path := filepath.Join(folder, name)

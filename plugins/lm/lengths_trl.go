@@ -2,7 +2,6 @@ package lm
 
 import (
 	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,21 +15,21 @@ var otherColumns = strings.Fields("conversations tools image images chat_templat
 
 // rowsSFT are what SFTTrainer makes of a local folder with files of JSON (trl/trainer/sft_trainer.py:1228 of 1.16,
 // _prepare_dataset): rows with input_ids as they are, and texts with what the tokenizer adds and an end.
-func (t *training) rowsSFT(data *table) error {
+func rowsSFT(s *settings, data *table) error {
 	records := &records{has: map[string]bool{}}
-	if t.script != nil {
+	if s.script != nil {
 		return errUnread("a script of one's own may do anything with it")
 	}
-	if !t.trls() {
-		return unread("%s may do more with its data than trl's own sft.py", t.prog.Script)
+	if !trls(s) {
+		return unread("%s may do more with its data than trl's own sft.py", s.prog.Script)
 	}
-	name := t.text("dataset_name", "")
+	name := s.text("dataset_name", "")
 	for _, field := range []string{"datasets", "dataset_config", "dataset_kwargs"} {
-		if t.has(field) {
-			return unread("%s is set", t.address(field).Path)
+		if s.has(field) {
+			return unread("%s is set", s.address(field).Path)
 		}
 	}
-	folder := within(t.prog.Dir, name)
+	folder := within(s.prog.Dir, name)
 	if info, err := os.Stat(folder); name == "" || err != nil || !info.IsDir() {
 		return unread("%q is no folder on this machine", name)
 	}
@@ -43,21 +42,21 @@ func (t *training) rowsSFT(data *table) error {
 			return err
 		}
 	}
-	return t.textsSFT(data, records)
+	return textsSFT(s, data, records)
 }
 
 // trls reports whether the program is trl's own: its command, or a script with the bytes of the one in the packages of
 // the command's Python. Another script may change the rows, the tokenizer or the collator.
-func (t *training) trls() bool {
-	path := t.prog.Path()
+func trls(s *settings) bool {
+	path := s.prog.Path()
 	if path == "" {
 		return true
 	}
 	own, err := file.Read(path, maxFile)
-	if err != nil || t.env.Interpreter == "" {
+	if err != nil || s.env.Interpreter == "" {
 		return false
 	}
-	found, _ := filepath.Glob(filepath.Join(filepath.Dir(t.env.Interpreter),
+	found, _ := filepath.Glob(filepath.Join(filepath.Dir(s.env.Interpreter),
 		"../lib/python3*/*-packages/trl/scripts/sft.py"))
 	return slices.ContainsFunc(found, func(installed string) bool {
 		trls, err := file.Read(installed, maxFile)
@@ -65,25 +64,11 @@ func (t *training) trls() bool {
 	})
 }
 
-// records are the rows of files, and the columns that any of them has.
-type records struct {
-	rows []record
-	has  map[string]bool
-}
-
-func (all *records) add(r record) error {
-	for column := range r {
-		all.has[column] = true
-	}
-	all.rows = append(all.rows, r)
-	return nil
-}
-
 // textsSFT are the texts that _prepare_dataset tokenises.
-func (t *training) textsSFT(data *table, all *records) error {
+func textsSFT(s *settings, data *table, all *records) error {
 	has := all.has
-	if t.has("eos_token") { // which may be of several tokens
-		return unread("%s is set", t.address("eos_token").Path)
+	if s.has("eos_token") { // which may be of several tokens
+		return unread("%s is set", s.address("eos_token").Path)
 	}
 	if has["input_ids"] {
 		return data.tokenised(all.rows)
@@ -95,13 +80,13 @@ func (t *training) textsSFT(data *table, all *records) error {
 	case !has["prompt"] && has["messages"]:
 		columns = []string{"messages"}
 	case !has["prompt"]:
-		if columns = []string{t.text("dataset_text_field", "text")}; !has[columns[0]] {
+		if columns = []string{s.text("dataset_text_field", "text")}; !has[columns[0]] {
 			return unread("it has no column %q", columns[0])
 		}
 	}
 	talks := slices.ContainsFunc(all.rows, func(r record) bool { return strings.HasPrefix(string(r[columns[0]]), "[") })
 	if talks || columns[0] == "messages" {
-		return t.talksSFT(data, all, columns)
+		return talksSFT(s, data, all, columns)
 	}
 	for _, r := range all.rows {
 		if err := data.inTime(); err != nil {
@@ -115,17 +100,17 @@ func (t *training) textsSFT(data *table, all *records) error {
 			}
 			text += part
 		}
-		data.rows = append(data.rows, row{[]string{text}, 3}) // an end, and what a tokenizer has before and after
+		data.rows = append(data.rows, tokenRow{[]string{text}, 3}) // an end, and what a tokenizer has before and after
 	}
 	return nil
 }
 
 // talksSFT are the texts that the model's chat template makes of messages.
-func (t *training) talksSFT(data *table, all *records, columns []string) error {
-	if t.on("assistant_only_loss") {
+func talksSFT(s *settings, data *table, all *records, columns []string) error {
+	if s.on("assistant_only_loss") {
 		return unread("assistant_only_loss has a chat template of its own")
 	}
-	render, err := t.chatOf()
+	render, err := chatOf(s)
 	if err != nil {
 		return err
 	}
@@ -141,22 +126,7 @@ func (t *training) talksSFT(data *table, all *records, columns []string) error {
 		if err != nil {
 			return err
 		}
-		data.rows = append(data.rows, row{[]string{text}, 1}) // what begins it
-	}
-	return nil
-}
-
-// tokenised are rows that have their tokens.
-func (d *table) tokenised(rows []record) error {
-	for _, r := range rows {
-		if err := d.inTime(); err != nil {
-			return err
-		}
-		var ids []json.Number
-		if json.Unmarshal(r["input_ids"], &ids) != nil {
-			return unread("input_ids of a row are no numbers")
-		}
-		d.rows = append(d.rows, row{more: len(ids)})
+		data.rows = append(data.rows, tokenRow{[]string{text}, 1}) // what begins it
 	}
 	return nil
 }

@@ -160,13 +160,13 @@ func TestProgram(t *testing.T) {
 		kit.Case{Name: "sft", Command: cmd(t, folder(t, nil), "sft.py", "--config", "sft.yaml")})
 }
 
-func recognised(t *testing.T, c job.Command) *training {
+func recognised(t *testing.T, c job.Command) *recognized {
 	t.Helper()
 	r, err := New().Recognize(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r.(*training)
+	return r.(*recognized)
 }
 
 // hub is where the hub's cache has a model.
@@ -236,10 +236,10 @@ func TestReadsSFT(t *testing.T) {
 	with := func(args ...string) []string { return append([]string{"sft.py", "--config", "sft.yaml"}, args...) }
 	for name, tt := range map[string]struct {
 		args    []string
-		read    func(r *training) bool
+		read    func(r *recognized) bool
 		unknown string
 	}{
-		"of its file": {with(), func(r *training) bool {
+		"of its file": {with(), func(r *recognized) bool {
 			l := r.step.LoRA
 			return r.split.Micro == 4 && r.evals == 8 && r.step.Length == 1024 && r.step.Checkpointing &&
 				r.step.Autocast == nn.BF16 &&
@@ -247,37 +247,37 @@ func TestReadsSFT(t *testing.T) {
 				"o_proj"})
 		}, ""},
 		"arguments outrank it": {with("--per_device_train_batch_size", "2", "--fp16", "--max-length", "99",
-			"--lora_target_modules", "all-linear", "--eval_strategy", "no"), func(r *training) bool {
+			"--lora_target_modules", "all-linear", "--eval_strategy", "no"), func(r *recognized) bool {
 			return r.split.Micro == 2 && r.evals == 0 && r.step.Length == 99 && r.step.Autocast == nn.F16 &&
 				slices.Equal(r.step.LoRA.Targets, []string{arch.AllLinear})
 		}, ""},
 		"of the model's type": {with("--dtype", "auto", "--no_gradient_checkpointing", "--attn_implementation", "eager",
-			"--bf16=false"), func(r *training) bool {
+			"--bf16=false"), func(r *recognized) bool {
 			return r.step.Weights == nn.F32 && !r.step.Checkpointing && r.step.Eager && r.step.Autocast == nn.F32
 		}, ""},
-		"packing": {with("--packing"), func(r *training) bool {
+		"packing": {with("--packing"), func(r *recognized) bool {
 			return r.step.Packed && !r.pads && !r.step.Flash && len(r.made.Warnings) > 0
 		}, ""},
-		"packing, wrapped": {with("--packing", "--packing_strategy", "wrapped"), func(r *training) bool {
+		"packing, wrapped": {with("--packing", "--packing_strategy", "wrapped"), func(r *recognized) bool {
 			return !r.step.Packed && !r.pads
 		}, ""},
 		"padding-free alone": {with("--padding_free"), nil, "--padding_free"},
-		"four bits": {with("--load_in_4bit", "--use_bnb_nested_quant", "--dtype", "bfloat16"), func(r *training) bool {
+		"four bits": {with("--load_in_4bit", "--use_bnb_nested_quant", "--dtype", "bfloat16"), func(r *recognized) bool {
 			q := r.step.Quant
 			return *q == arch.Quant{Bits: 4, Nested: true, Compute: nn.BF16, Loaded: nn.BF16} &&
 				r.step.LoRA.Type == nn.BF16 && len(r.made.Warnings) > 0
 		}, ""},
-		"eight bits": {with("--load_in_8bit"), func(r *training) bool {
+		"eight bits": {with("--load_in_8bit"), func(r *recognized) bool {
 			return *r.step.Quant == arch.Quant{Bits: 8, Loaded: nn.F32} && r.step.LoRA.Type == nn.BF16
 		}, ""},
 		"four bits of no type": {with("--load_in_4bit", "--dtype", "auto"), nil, "--dtype auto"},
-		"flash attention": {with("--attn_implementation", "flash_attention_2", "--packing"), func(r *training) bool {
+		"flash attention": {with("--attn_implementation", "flash_attention_2", "--packing"), func(r *recognized) bool {
 			return r.step.Flash && r.step.Packed && strings.Contains(strings.Join(r.made.Warnings, " "), "FlashAttention")
 		}, ""},
 		"other kernels": {with("--attn_implementation", "kernels-community/x"), nil, "kernels-community/x"},
 		"another layer": {with("--lora_target_modules", "q_proj", "lm_head"), nil, "lm_head"},
 		"another loss":  {with("--loss_type", "kto"), nil, "loss_type kto"},
-		"weighted":      {with("--loss_type", "dft"), func(r *training) bool { return r.step.Weighted }, ""},
+		"weighted":      {with("--loss_type", "dft"), func(r *recognized) bool { return r.step.Weighted }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := recognised(t, cmd(t, folder(t, nil), tt.args...))
@@ -328,10 +328,10 @@ eval_strategy: steps
 func TestReadsFactory(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args    []string
-		read    func(r *training) bool
+		read    func(r *recognized) bool
 		unknown string
 	}{
-		"a recipe": {[]string{"a.yaml"}, func(r *training) bool {
+		"a recipe": {[]string{"a.yaml"}, func(r *recognized) bool {
 			l := r.step.LoRA
 			return r.split == ladder.Split{Micro: 4, Accumulation: 2} && r.evals == 8 && r.step.Length == 512 &&
 				r.step.Checkpointing &&
@@ -340,43 +340,44 @@ func TestReadsFactory(t *testing.T) {
 		}, ""},
 		"arguments outrank it": {[]string{"a.yaml", "per_device_train_batch_size=2", "finetuning_type=full",
 			"use_reentrant_gc=false",
-			"disable_gradient_checkpointing=true"}, func(r *training) bool {
+			"disable_gradient_checkpointing=true"}, func(r *recognized) bool {
 			return r.split.Micro == 2 && r.step.LoRA == nil && r.step.Weights == nn.F32 && !r.step.Checkpointing &&
 				!r.step.Reentrant
 		}, ""},
 		"pure bfloat16": {[]string{"a.yaml", "pure_bf16=true", "bf16=false", "lora_target=q_proj,v_proj"},
-			func(r *training) bool {
+			func(r *recognized) bool {
 				return r.step.Autocast == nn.F32 && r.step.Weights == nn.BF16 && r.step.LoRA.Type == nn.F32
 			}, ""},
 		"ranking": {[]string{"a.yaml", "stage=rm"}, nil, "stage rm"},
-		"four bits": {[]string{"a.yaml", "quantization_bit=4"}, func(r *training) bool {
+		"four bits": {[]string{"a.yaml", "quantization_bit=4"}, func(r *recognized) bool {
 			return *r.step.Quant == arch.Quant{Bits: 4, Nested: true, Compute: nn.BF16, Loaded: nn.BF16} &&
 				r.step.Weights == nn.BF16 && r.step.LoRA.Type == nn.F32
 		}, ""},
-		"four bits, plain": {[]string{"a.yaml", "quantization_bit=4", "double_quantization=false"}, func(r *training) bool {
+		"four bits, plain": {[]string{"a.yaml", "quantization_bit=4", "double_quantization=false"}, func(r *recognized) bool {
 			return !r.step.Quant.Nested
 		}, ""},
 		"eight bits": {[]string{"a.yaml", "quantization_bit=8"},
-			func(r *training) bool { return r.step.Quant.Bits == 8 }, ""},
+			func(r *recognized) bool { return r.step.Quant.Bits == 8 }, ""},
 		"three bits":  {[]string{"a.yaml", "quantization_bit=3"}, nil, "quantization_bit 3"},
 		"by hqq":      {[]string{"a.yaml", "quantization_bit=4", "quantization_method=hqq"}, nil, "quantization_method hqq"},
 		"whole, of 4": {[]string{"a.yaml", "quantization_bit=4", "finetuning_type=full"}, nil, "without adapters"},
-		"packing":     {[]string{"a.yaml", "packing=true"}, func(r *training) bool { return !r.pads && !r.step.Blocks }, ""},
-		"packing, not of 8": {[]string{"a.yaml", "packing=true", "cutoff_len=500"}, func(r *training) bool {
+		"packing": {[]string{"a.yaml", "packing=true"}, func(r *recognized) bool { return !r.pads && !r.step.Blocks },
+			""},
+		"packing, not of 8": {[]string{"a.yaml", "packing=true", "cutoff_len=500"}, func(r *recognized) bool {
 			return r.pads && r.step.Length == 504
 		}, ""},
-		"neat packing": {[]string{"a.yaml", "neat_packing=true"}, func(r *training) bool {
+		"neat packing": {[]string{"a.yaml", "neat_packing=true"}, func(r *recognized) bool {
 			return !r.pads && r.step.Blocks && !r.step.Packed
 		}, ""},
-		"fa2 is not installed": {[]string{"a.yaml", "flash_attn=fa2"}, func(r *training) bool {
+		"fa2 is not installed": {[]string{"a.yaml", "flash_attn=fa2"}, func(r *recognized) bool {
 			return !r.step.Flash && strings.Contains(r.warnings[0], "flash_attn")
 		}, ""},
-		"no type": {[]string{"a.yaml", "bf16=false"}, func(r *training) bool { // that of config.json is float32
-			b := builder{training: r, device: gpu.Device{Kind: gpu.CPU}}
+		"no type": {[]string{"a.yaml", "bf16=false"}, func(r *recognized) bool { // that of config.json is float32
+			b := builder{s: r.settings, t: r.training, device: gpu.Device{Kind: gpu.CPU}}
 			return r.step.Weights == nn.F16 && r.step.LoRA.Type == nn.F32 && r.step.Autocast == nn.F32 &&
 				b.at(way{}).Weights == nn.F32
 		}, ""},
-		"its log": {[]string{"a.yaml", "overwrite_output_dir=true"}, func(r *training) bool {
+		"its log": {[]string{"a.yaml", "overwrite_output_dir=true"}, func(r *recognized) bool {
 			e := r.Job().Resume.Edits
 			return len(e) == 2 && e[1].At.Path == "overwrite_output_dir" && e[1].To == "false"
 		}, ""},

@@ -7,12 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/nn"
+	"github.com/launch-ml/launch/plugins/lm/arch"
 )
 
 // A pretrained is what the files of a model say: its folder, or a model of the hub as its cache has it.
@@ -65,6 +68,23 @@ func (s *settings) find(name, revision string) (p pretrained, err error) {
 		}
 	}
 	return p, fmt.Errorf("the model %q: %w", name, errNoModel)
+}
+
+// load finds the model of a training, and reads its shape.
+func load(s *settings, t *training, name, revision string) (p pretrained, why string) {
+	p, err := s.find(name, revision)
+	if err == nil {
+		t.model, err = arch.Read(p.config)
+	}
+	if err != nil {
+		return p, err.Error()
+	}
+	return p, ""
+}
+
+// loadNamed finds the one that model_name_or_path names.
+func loadNamed(s *settings, t *training) (p pretrained, why string) {
+	return load(s, t, s.text("model_name_or_path", ""), s.text("model_revision", "main"))
 }
 
 func (s *settings) opened(folder string, text []byte) pretrained {
@@ -153,4 +173,35 @@ func headType(path string) (d nn.DType, ok bool) {
 		}
 	}
 	return d, ok
+}
+
+// typed reports whether a configuration names the type of its weights.
+func typed(text []byte) bool {
+	var config struct {
+		DType      string `json:"dtype"`
+		TorchDType string `json:"torch_dtype"`
+	}
+	return json.Unmarshal(text, &config) == nil && config.DType+config.TorchDType != ""
+}
+
+// weights is the type in which from_pretrained loads the model: that of --dtype, else that of its configuration, else
+// that of its weights (modeling_utils.py:810, 4178).
+func weights(s *settings, t *training, p pretrained) (nn.DType, bool) {
+	if name := s.text("dtype", "auto"); name != "auto" && name != "None" {
+		d, ok := weightTypes[name]
+		return d, ok
+	}
+	if _, set := s.get("dtype"); older(s) && !set { // modeling_utils.py:1285 of 4.57.6
+		return nn.F32, true
+	}
+	if typed(p.config) {
+		return t.model.DType, true
+	}
+	return p.stored()
+}
+
+// publicNames are the public models whose shape is known, each by one of its names.
+func publicNames() []string {
+	all := slices.Sorted(maps.Keys(publics()))
+	return slices.DeleteFunc(all, func(name string) bool { return strings.HasPrefix(name, "openai-community/") })
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
@@ -14,27 +13,10 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
-// An own is a script of one's own that builds SFTConfig, DPOConfig or TrainingArguments, and the trainer, with
-// literals. It is recognised only if all that decides on memory is read: one call of each class, every keyword known,
-// and no use of the model, of the configuration or of the adapters that is not understood. Otherwise it is left to
-// others.
-type own struct {
-	kind    kind
-	values  map[string]string   // of the configuration's fields, and of ModelConfig's as trl's scripts have them
-	lists   map[string][]string // of those with several values
-	literal map[string]bool     // fields that stand in the file, which an edit can change
-	prefix  string              // of their paths in the Python source
-	mapped  bool                // device_map: the model is on all cards
-	resume  string              // the path of resume_from_checkpoint, "" where the file has none
-	at      map[string]string   // paths of fields that stand elsewhere than in the configuration
-	rows    rows                // of a plain Trainer
-	src     *config.PythonSource
-}
-
 // owns are the classes by which a script of one's own is known.
 var owns = []struct {
 	config, trainer, library string
-	kind                     kind
+	kind                     programKind
 }{
 	{"SFTConfig", "SFTTrainer", "trl", sftKind}, {"DPOConfig", "DPOTrainer", "trl", dpoKind},
 	{"TrainingArguments", "Trainer", "transformers", trainerKind},
@@ -42,11 +24,6 @@ var owns = []struct {
 
 // ownMark are the texts that such a script has.
 var ownMark = []string{"SFTConfig|DPOConfig|TrainingArguments", "SFTTrainer|DPOTrainer|Trainer"}
-
-// errOwn leaves a script to others.
-func errOwn(format string, a ...any) error {
-	return fmt.Errorf("%w: %s", plugin.ErrNotMine, fmt.Sprintf(format, a...))
-}
 
 // parses are texts of a program that takes its settings otherwise, or that changes what a step is.
 var parses = strings.Fields("TrlParser HfArgumentParser compute_loss training_step BitsAndBytesConfig " +
@@ -59,7 +36,7 @@ var parses = strings.Fields("TrlParser HfArgumentParser compute_loss training_st
 var patches = []string{"unsloth", "unsloth_zoo", "liger_kernel", "cut_cross_entropy"}
 
 // readOwn reads a script of one's own.
-func readOwn(prog command.Prog) (*own, error) {
+func readOwn(prog command.Prog) (*literals, error) {
 	src := python.ReadSource(prog.Path(), 1<<20)
 	if i := slices.IndexFunc(parses, src.Names); i >= 0 {
 		return nil, errOwn("%s has %s", prog.Script, parses[i])
@@ -73,7 +50,7 @@ func readOwn(prog command.Prog) (*own, error) {
 		if !src.Names(o.config) || !src.Names(o.trainer) {
 			continue
 		}
-		r := &ownReader{Syntax: src.Syntax(), own: &own{kind: o.kind, values: map[string]string{},
+		r := &ownReader{Syntax: src.Syntax(), literals: &literals{kind: o.kind, values: map[string]string{},
 			lists: map[string][]string{}, literal: map[string]bool{}, at: map[string]string{}}}
 		r.kind.dialect, r.kind.config = o.library+" "+o.trainer, ""
 		if err := r.altered(); err != nil {
@@ -87,13 +64,13 @@ func readOwn(prog command.Prog) (*own, error) {
 		if err := r.read(o.config, o.trainer, o.library); err != nil {
 			return nil, err
 		}
-		return r.own, nil
+		return r.literals, nil
 	}
 	return nil, errOwn("%s builds no configuration of a trainer", prog.Script)
 }
 
 // sources gives the script as the command's own interpreter reads it, for the edits.
-func (o *own) sources(c job.Command, path string) error {
+func (o *literals) sources(c job.Command, path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return errOwn("%v", err)
@@ -116,65 +93,13 @@ func (o *own) sources(c job.Command, path string) error {
 	return nil
 }
 
-// path is where a field stands in the source.
-func (o *own) path(field string) string {
-	if at, ok := o.at[field]; ok {
-		return at
-	}
-	return o.prefix + field
-}
-
-// field is the field that stands at a path.
-func (o *own) field(path string) string {
-	for field, at := range o.at {
-		if at == path {
-			return field
-		}
-	}
-	return strings.TrimPrefix(path, o.prefix)
-}
-
-// get is a field's value.
-func (o *own) get(field string) (string, bool) {
-	v, ok := o.values[field]
-	return v, ok
-}
-
 // document is the script as a file of settings.
-func (o *own) document() (config.Tree, job.File, error) {
+func (o *literals) document() (config.Tree, job.File, error) {
 	doc, err := config.OpenPython(o.src)
 	if err != nil {
 		return nil, job.File{}, fmt.Errorf("reading %s: %w", o.src.Path, err)
 	}
 	return doc, job.File{Path: o.src.Path, Format: job.Python, Source: o.src}, nil
-}
-
-// turns reports whether an edit can change a field: of a script of one's own only what stands in it as a literal.
-func (s *settings) turns(fields ...string) bool {
-	for _, field := range fields {
-		if s.script != nil && !s.script.literal[field] {
-			return false
-		}
-	}
-	return true
-}
-
-// adds reports whether edits set what does not stand in a script of one's own: nothing can be added to a program.
-func (s *settings) adds(edits []config.Edit) bool {
-	return s.script != nil && slices.ContainsFunc(edits, func(e config.Edit) bool {
-		return e.Add && e.At.Doc == s.script.src.Path
-	})
-}
-
-// spelled is a value as the file of settings spells it.
-func (s *settings) spelled(to string) string {
-	switch {
-	case s.script != nil && to == "true":
-		return "True"
-	case s.script != nil && to == "false":
-		return "False"
-	}
-	return to
 }
 
 // openOwn reads the settings of a script of one's own.
@@ -196,35 +121,4 @@ func openOwn(c job.Command, prog command.Prog) (*settings, error) {
 	}
 	s.files = []job.File{f}
 	return s, nil
-}
-
-// bound leaves in the job of a script of one's own what an edit of its literals can do.
-func (t *training) bound(j *job.Job) {
-	j.Ignore = nil
-	j.Knobs = slices.DeleteFunc(j.Knobs, func(k job.Knob) bool {
-		return !t.turns(t.script.field(k.At.Path))
-	})
-	j.Signs.Lines = slices.DeleteFunc(j.Signs.Lines, func(s job.Sign) bool {
-		return s.Kind == job.Setting && s.Knob != job.GlobalBatch &&
-			!slices.ContainsFunc(j.Knobs, func(k job.Knob) bool { return k.Name == s.Knob })
-	})
-	name := filepath.Base(t.script.src.Path)
-	if t.script.resume == "" {
-		j.Resume.Edits, j.Resume.None = nil, name+" trains without an argument resume_from_checkpoint that could be set"
-	} else if len(j.Resume.Edits) > 0 {
-		at := config.Address{Doc: t.script.src.Path, Path: t.script.resume}
-		e := config.Proposed(t.tree, at.Doc, at.Path, strconv.Quote(job.SavedPath))
-		e.Knob, e.Cost, e.Why = j.Resume.Edits[0].Knob, j.Resume.Edits[0].Cost, j.Resume.Edits[0].Why
-		j.Resume.Edits = []config.Edit{e}
-	}
-	if r := &j.Rehearsal; !t.turns("output_dir") {
-		*r = job.Rehearsal{None: "the folder that " + name + " writes to stands in no literal of its configuration"}
-	} else {
-		turns := func(e config.Edit) bool { return !t.turns(t.script.field(e.At.Path)) }
-		r.Edits = slices.DeleteFunc(r.Edits, turns)
-		if r.Largest = slices.DeleteFunc(r.Largest, turns); len(r.Largest) == 0 && t.pads && !t.script.rows.whole {
-			const why = "sequences have different lengths, and the script has no setting that puts the longest first"
-			r.Largest, r.Unordered = nil, why
-		}
-	}
 }

@@ -10,6 +10,13 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
+// The collators that are understood (transformers/data/data_collator.py).
+const (
+	collateAsIs    = "default_data_collator"
+	collateLM      = "DataCollatorForLanguageModeling"
+	collatePadding = "DataCollatorWithPadding" // of a Trainer with a tokenizer and no collator (trainer.py:563)
+)
+
 // grouping is the body of group_texts, the function that joins rows and cuts them into blocks of one length
 // (transformers' examples/pytorch/language-modeling/run_clm.py, and its guide to language modeling), with what differs
 // among its copies: how rows are joined, a guard for less than a block, and labels.
@@ -187,9 +194,6 @@ func (r *ownReader) defined(name string) (header int) {
 	}
 	return all[0]
 }
-
-// decorated reports whether a decorator makes something else of what a statement defines.
-func (r *ownReader) decorated(s int) bool { return s > 0 && r.Is(r.Statements[s-1].First, "@") }
 
 // shadows reports whether the script gives another meaning to a name that group_texts needs, or chain is not that of
 // itertools.

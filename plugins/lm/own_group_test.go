@@ -106,7 +106,7 @@ func TestGroupTexts(t *testing.T) {
 			if tt.unknown != "" {
 				return
 			}
-			if r.step.Length != tt.length || r.pads || r.multiple || r.uniform() == tt.short {
+			if r.step.Length != tt.length || r.pads || r.multiple || uniform(r.settings, r.training) == tt.short {
 				t.Errorf("rows of %d tokens, padded: %v", r.step.Length, r.pads)
 			}
 			if said := strings.Contains(strings.Join(r.warnings, "\n"), "a shorter block"); said != tt.short {

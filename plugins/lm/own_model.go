@@ -118,70 +118,6 @@ func (r *ownReader) adapters(value python.Range) error {
 	return nil
 }
 
-// list is a list of texts.
-func (r *ownReader) list(at python.Range) (out []string, ok bool) {
-	if at.Empty() || !r.Is(at.First, "[") || r.Tokens[at.First].Pair != at.End-1 {
-		return nil, false
-	}
-	for _, part := range r.Split(r.Inside(at.First), ",") {
-		text, is := r.Str(part)
-		if !is {
-			return nil, false
-		}
-		out = append(out, text)
-	}
-	return out, len(out) > 0
-}
-
-// text is a literal text, or a variable that is one.
-func (r *ownReader) text(at python.Range) (string, bool) {
-	if text, ok := r.Str(at); ok {
-		return text, true
-	}
-	return r.constant(at)
-}
-
-// constant is the literal that a variable has: one that is assigned once, outside blocks that may not run.
-func (r *ownReader) constant(at python.Range) (value string, ok bool) {
-	if at.End != at.First+1 || r.Tokens[at.First].Kind != python.Word || len(r.bindings(r.Token(at.First))) != 1 {
-		return "", false
-	}
-	for _, use := range r.uses(r.Token(at.First)) {
-		s := r.statement(use)
-		if s < 0 {
-			return "", false
-		}
-		statement := r.Statements[s]
-		if d, is := r.Definition(statement); is && d.Open >= 0 && use > d.Open && use < r.Tokens[d.Open].Pair {
-			return "", false // a parameter, or a default
-		}
-		if slices.Contains([]string{"for", "as", "global", "nonlocal", "del", "import", "lambda"}, r.Token(use-1)) ||
-			r.Is(use+1, ":=") || slices.Contains([]string{"from", "for", "with"}, r.Token(statement.First)) {
-			return "", false
-		}
-		assigned := r.Find(statement.Range, "=")
-		augmented := slices.ContainsFunc([]string{"+=", "-=", "*=", "/=", "//=", "%="}, func(op string) bool {
-			return r.Is(use+1, op)
-		})
-		switch {
-		case augmented:
-			return "", false
-		case assigned < 0 || use > assigned:
-			continue
-		}
-		a, is := r.Assigns(statement)
-		text, literal := r.value(a.Value)
-		if !is || ok || !literal || a.Name != r.Token(at.First) {
-			return "", false
-		}
-		if _, err := r.place(python.Call{Name: a.Name, First: statement.First}); err != nil {
-			return "", false
-		}
-		value, ok = text, true
-	}
-	return value, ok
-}
-
 // ownCalls are what may be done with the trainer beside the training.
 var ownCalls = []string{"train", "save_model", "save_state", "push_to_hub", "evaluate", "log_metrics", "save_metrics",
 	"create_model_card", "state", "is_world_process_zero", "accelerator", "tokenizer", "processing_class"}
@@ -227,4 +163,29 @@ func (r *ownReader) started(made python.Call, given map[string]python.Range) err
 		}
 	}
 	return nil
+}
+
+// same reports whether an argument is one of the data sets that the trainer is given: of a variable that gets nothing
+// else after that.
+func (r *ownReader) same(arg python.Arg, made python.Call, given map[string]python.Range) bool {
+	if arg.Stars > 0 || arg.Name != "" && arg.Name != "eval_dataset" {
+		return false
+	}
+	root, calls, ok := r.chain(arg.Range)
+	if !ok || len(calls) > 0 {
+		return false
+	}
+	trainer := r.statement(made.First)
+	for _, s := range r.bindings(root) {
+		if s >= trainer || r.Statements[s].In != r.Statements[trainer].In {
+			return false
+		}
+	}
+	return slices.ContainsFunc([]string{"train_dataset", "eval_dataset"}, func(name string) bool {
+		_, kept, ok := r.chain(given[name])
+		rest, is := strings.CutPrefix(r.Of(given[name]), r.Of(arg.Range))
+		return ok && is && (rest == "" || rest[0] == '.') && !slices.ContainsFunc(kept, func(c link) bool {
+			return !slices.Contains(keepsRows, c.name)
+		})
+	})
 }

@@ -10,23 +10,6 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
-// rows are what a script of one's own makes of its texts for a plain Trainer.
-type rows struct {
-	length  int64  // tokens of the longest
-	whole   bool   // the tokenizer pads each to that; otherwise the collator pads a batch to its longest
-	alone   bool   // the tokenizer pads rows, so that one alone is padded, too
-	joined  bool   // rows are joined and cut into blocks of that length
-	short   bool   // a block may be shorter, where few rows are left
-	unknown string // why the length is not known; "" where it is
-}
-
-// The collators that are understood (transformers/data/data_collator.py).
-const (
-	collateAsIs    = "default_data_collator"
-	collateLM      = "DataCollatorForLanguageModeling"
-	collatePadding = "DataCollatorWithPadding" // of a Trainer with a tokenizer and no collator (trainer.py:563)
-)
-
 // readRows reads how long a row gets, and how a batch is padded. A collator that is not understood leaves the script to
 // others; a length that cannot be read is unknown.
 func (r *ownReader) readRows(given map[string]python.Range) error {

@@ -51,7 +51,7 @@ trainer.train()
 `
 
 // ownTraining recognises a script of one's own, which launch reads for the plugin.
-func ownTraining(t *testing.T, script string) (*training, error) {
+func ownTraining(t *testing.T, script string) (*recognized, error) {
 	t.Helper()
 	c := ownCommand(t, script)
 	r, err := New().Recognize(t.Context(), c)
@@ -62,7 +62,7 @@ func ownTraining(t *testing.T, script string) (*training, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.(*training), nil
+	return r.(*recognized), nil
 }
 
 func ownCommand(t *testing.T, script string) job.Command {

@@ -5,11 +5,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/plugins/lm/arch"
 )
-
-// trainerKind is a script of one's own that builds a plain Trainer of transformers.
-var trainerKind = kind{length: "max_length", read: (*training).readTrainer}
 
 // plain reads the model, the adapters and the rows of a plain Trainer.
 func (r *ownReader) plain(given map[string]python.Range) error {
@@ -98,44 +94,4 @@ func (r *ownReader) harmless(use int) bool {
 	}
 	return r.Is(use+1, ".") && r.Is(use+3, "(") && slices.Contains([]string{"print_trainable_parameters",
 		"save_pretrained", "num_parameters", "get_memory_footprint"}, r.Token(use+2))
-}
-
-// readTrainer reads the model, the adapters and the rows of a script of one's own with a plain Trainer.
-func (t *training) readTrainer() string {
-	p, err := t.find(t.text("model_name_or_path", ""), t.text("model_revision", "main"))
-	if err == nil {
-		t.model, err = arch.Read(p.config)
-	}
-	if err != nil {
-		return err.Error()
-	}
-	var ok bool
-	if t.step.Weights, ok = t.weights(p); !ok {
-		return "the type in which the model is loaded is not known: dtype sets it"
-	}
-	if why := t.attends(t.text("attn_implementation", "")); why != "" {
-		return why
-	}
-	if t.older() && t.on("use_peft") {
-		// nothing that a checkpoint gets asks for a gradient: 4.57 sets that for adapters of its own alone
-		// (modeling_utils.py:3709 of 4.57.6), and peft where checkpointing was on before it (peft_model.py:184)
-		delete(t.script.literal, t.checkpointing())
-		switch {
-		case t.step.Checkpointing && t.step.Reentrant:
-			return "adapters by get_peft_model with reentrant activation checkpointing have no gradient in " +
-				"transformers " + t.env.Version("transformers")
-		case t.step.Checkpointing:
-			return "adapters by get_peft_model with activation checkpointing have a formula from transformers 5 on"
-		}
-	}
-	rows := t.script.rows
-	if rows.unknown != "" {
-		return rows.unknown
-	}
-	t.step.Length, t.pads, t.multiple = rows.length, !rows.joined, rows.alone
-	if rows.short {
-		t.warn("where the texts of a map's batch have less than %d tokens together, they are a shorter block, and a "+
-			"batch with it is padded: that is not counted", rows.length)
-	}
-	return t.readLoRA()
 }

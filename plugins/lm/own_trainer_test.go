@@ -218,7 +218,7 @@ func TestTrainerUnknown(t *testing.T) {
 
 // With transformers 4.57 nothing that a reentrant checkpoint gets asks for a gradient, so that training fails.
 func TestTrainerWithoutGradient(t *testing.T) {
-	of := func(version, checkpointing string) *training {
+	of := func(version, checkpointing string) *recognized {
 		t.Helper()
 		c := ownCommand(t, strings.Replace(plainScript, "gradient_checkpointing=False", checkpointing, 1))
 		c.Args[0] = interpreter(t, version)

@@ -10,9 +10,8 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
-	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
-	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/python"
 )
 
@@ -20,7 +19,7 @@ import (
 // JSON file that is the only argument; and as TrlParser does, from the arguments and, where they have not a field,
 // from the file of --config.
 type settings struct {
-	kind    kind
+	kind    programKind
 	command job.Command
 	prog    command.Prog
 	env     python.Environment
@@ -28,118 +27,11 @@ type settings struct {
 	options []config.Option
 	tree    config.Tree // nil where the arguments have all of them
 	files   []job.File
-	script  *own // of a script of one's own
+	script  *literals // of a script of one's own
 }
 
 // maxFile bounds what is read of a file of settings.
 const maxFile = 4 << 20
-
-// newer are fields of TrainingArguments that came with transformers 5 (training_args.py:908, 916).
-var newer = []config.Option{
-	{Names: []string{"--activation_checkpointing", "--activation-checkpointing"}, Takes: config.Maybe},
-	{Names: []string{"--activation_checkpointing_kwargs", "--activation-checkpointing-kwargs"}},
-}
-
-// open reads the settings of a command.
-func open(c job.Command, prog command.Prog, k kind) (*settings, error) {
-	s := &settings{kind: k, command: c, prog: prog, env: python.Of(prog, c.Env)}
-	if k.own != nil && prog.Kind == command.Installed {
-		s.env = python.Of(prog, axolotlEnv(s.env, c.Env))
-	}
-	var declared []python.Option
-	switch {
-	case k.pairs:
-	case k.own != nil:
-		s.options = slices.Clone(k.own())
-	case prog.Path() == "":
-		declared = python.RecordedOptions(python.HF, k.classes...)
-	default:
-		declared = python.ReadOptions(prog.Path(), prog.Dir).Options
-	}
-	for _, o := range declared {
-		if len(o.Names) > 0 && o.How == python.HF {
-			takes := o.Takes
-			if o.Type == "list" {
-				takes = config.Some
-			}
-			s.options = append(s.options, config.Option{Names: slices.Clone(o.Names), Takes: takes})
-		}
-	}
-	for _, o := range newer {
-		if !k.pairs && k.own == nil && !slices.ContainsFunc(s.options, func(k config.Option) bool {
-			return slices.Contains(k.Names,
-				o.Names[0])
-		}) {
-			s.options = append(s.options, o)
-		}
-	}
-	if k.config != "" {
-		s.options = append(s.options, config.Option{Names: []string{k.config}})
-	}
-	for i, o := range s.options { // nargs of "?" (training_args.py:1451)
-		if k.own == nil && slices.Contains(o.Names, "--fsdp") {
-			s.options[i].Takes = config.Maybe
-		}
-	}
-	var err error
-	if s.argv, err = config.ParseArgv(prog.Args, s.options); err != nil {
-		return nil, &plugin.Caution{Why: err.Error()}
-	}
-	switch {
-	case k.config != "":
-		return s, s.beside()
-	case k.pairs:
-		return s, s.paired()
-	case k.own != nil:
-		return s, s.named()
-	}
-	if len(prog.Args) != 1 || !strings.HasSuffix(prog.Args[0], ".json") { // run_clm.py:258 at 00d481d
-		return s, nil
-	}
-	return s, s.parse(job.File{Path: prog.Args[0], Format: "json", Argument: true})
-}
-
-// beside reads the file that an option names (trl/scripts/utils.py:303, parse_args_and_config).
-func (s *settings) beside() error {
-	name, ok := s.argv.Get(s.kind.config)
-	if !ok {
-		return nil
-	}
-	return s.parse(job.File{Path: name, Format: "yaml", Flag: s.kind.config})
-}
-
-// paired reads the file that is the argument after "train" (LLaMA-Factory's hparams/parser.py:114), and the first one
-// of its src/train.py.
-func (s *settings) paired() error {
-	at := 1
-	if s.prog.Kind == command.Script {
-		at = 0
-	}
-	if len(s.prog.Args) <= at {
-		return &plugin.Caution{Why: "LLaMA-Factory is given no file of settings"}
-	}
-	name, format := s.prog.Args[at], "yaml"
-	switch filepath.Ext(name) {
-	case ".yaml", ".yml":
-	case ".json":
-		format = "json"
-	default:
-		return &plugin.Caution{Why: "LLaMA-Factory's settings are known from a file alone, and " + name + " is none"}
-	}
-	return s.parse(job.File{Path: name, Format: format, Argument: true})
-}
-
-// parse reads a file of settings.
-func (s *settings) parse(f job.File) (err error) {
-	if f.Text, err = file.Read(within(s.prog.Dir, f.Path), maxFile); err != nil {
-		return fmt.Errorf("reading the recipe: %w", err)
-	}
-	if s.tree, err = config.Parse(f.Path, f.Text); err != nil {
-		return fmt.Errorf("reading %s: %w", f.Path, err)
-	}
-	s.files = []job.File{f}
-	return nil
-}
 
 // within is a path that is relative to a folder.
 func within(dir, path string) string {
@@ -186,9 +78,9 @@ func (s *settings) filed(field string) bool {
 	switch {
 	case s.tree == nil:
 		return false
-	case s.kind.pairs:
+	case s.is(llamaFactory):
 		return !s.argv.Has(field)
-	case s.kind.own != nil:
+	case s.is(axolotl):
 		return !s.argv.Has(s.argument(field)) && !s.negated(field)
 	case s.kind.config == "":
 		return true
@@ -201,9 +93,9 @@ func (s *settings) filed(field string) bool {
 // argument is a field's name among the arguments.
 func (s *settings) argument(field string) string {
 	switch {
-	case s.kind.pairs:
+	case s.is(llamaFactory):
 		return field
-	case s.kind.own != nil:
+	case s.is(axolotl):
 		return "--" + strings.ReplaceAll(field, "_", "-")
 	}
 	return "--" + field
@@ -262,7 +154,7 @@ func (s *settings) on(field string) bool {
 	if !ok {
 		return slices.Contains(s.kind.true, field)
 	}
-	if s.kind.own != nil && s.filed(s.called(field)) {
+	if s.is(axolotl) && s.filed(s.called(field)) {
 		if b, is := s.tree.Root().Get(s.called(field)).Bool(); is {
 			return b
 		}
@@ -313,6 +205,12 @@ func (s *settings) getenv(name string) (value string) {
 
 // release is the version of a package as numbers: 5, 23 of transformers 5.23.0; nil where it is not known.
 func (s *settings) release(distribution string) (numbers []int) {
+	if distribution == "torch" {
+		if major, minor, ok := s.env.Torch(); ok {
+			return []int{major, minor}
+		}
+		return nil
+	}
 	for _, part := range strings.Split(s.env.Version(distribution), ".") {
 		n, err := strconv.Atoi(part)
 		if err != nil {
@@ -322,3 +220,157 @@ func (s *settings) release(distribution string) (numbers []int) {
 	}
 	return numbers
 }
+
+// edit sets a field of the settings to a number or a truth value.
+func (s *settings) edit(knob, field, to string, cost ladder.Cost, why string) config.Edit {
+	at, to := s.address(field), s.spelled(to)
+	e := config.Proposed(s.argv, at.Doc, at.Path, to)
+	if at.Doc != config.ArgvDoc {
+		e = config.Proposed(s.tree, at.Doc, at.Path, to)
+	}
+	e.Knob, e.Cost, e.Why = knob, cost.String(), why
+	return e
+}
+
+// editText sets a field of the settings to a text.
+func (s *settings) editText(knob, field, to string, cost ladder.Cost, why string) config.Edit {
+	if s.address(field).Doc != config.ArgvDoc {
+		to = strconv.Quote(to)
+	}
+	return s.edit(knob, field, to, cost, why)
+}
+
+// is reports whether the command starts a program of that framework.
+func (s *settings) is(f framework) bool { return s.kind.framework == f }
+
+// trl reports whether it is one of trl's.
+func (s *settings) trl() bool { return s.is(trlSFT) || s.is(trlDPO) }
+
+// adds reports whether edits set what does not stand in a script of one's own: nothing can be added to a program.
+func (s *settings) adds(edits []config.Edit) bool {
+	return s.script != nil && slices.ContainsFunc(edits, func(e config.Edit) bool {
+		return e.Add && e.At.Doc == s.script.src.Path
+	})
+}
+
+// turns reports whether an edit can change a field: of a script of one's own only what stands in it as a literal.
+func (s *settings) turns(fields ...string) bool {
+	for _, field := range fields {
+		if s.script != nil && !s.script.literal[field] {
+			return false
+		}
+	}
+	return true
+}
+
+// spelled is a value as the file of settings spells it.
+func (s *settings) spelled(to string) string {
+	switch {
+	case s.script != nil && to == "true":
+		return "True"
+	case s.script != nil && to == "false":
+		return "False"
+	}
+	return to
+}
+
+// nothing reports whether the file sets a field to null, which for axolotl is not the same as a field that it has not.
+func (s *settings) nothing(field string) bool {
+	field = s.called(field)
+	return s.filed(field) && s.tree.Root().Get(field).IsNull()
+}
+
+// given reports whether a field has a value that is true in Python.
+func (s *settings) given(field string) bool {
+	v, ok := s.get(field)
+	if s.filed(s.called(field)) {
+		if node := s.tree.Root().Get(s.called(field)); node.Kind() == config.Seq || node.Kind() == config.Map {
+			return node.Len() > 0
+		}
+	}
+	return ok && !slices.Contains([]string{"", "false", "False", "None", "0", "0.0", "[]", "{}"}, v)
+}
+
+// set reports whether a field has a value.
+func (s *settings) set(field string) bool {
+	_, ok := s.get(field)
+	return ok
+}
+
+// names is a field of several names, without those that are empty.
+func (s *settings) names(field string) []string {
+	return slices.DeleteFunc(slices.Clone(s.list(field)), func(name string) bool {
+		return name == "" || name == "null" || name == "~" || name == "None"
+	})
+}
+
+// untruncated reports whether a file sets a field to null.
+func untruncated(s *settings, field string) bool {
+	if !s.filed(field) {
+		return false
+	}
+	v, _ := s.tree.Get(field)
+	return v == "null" || v == "~"
+}
+
+// off reports whether a field is set, and not on.
+func off(s *settings, field string) bool {
+	_, set := s.get(field)
+	return set && !s.on(field)
+}
+
+// weighs reports whether a field is set, and not to 0.
+func weighs(s *settings, field string) bool {
+	v, ok := s.get(field)
+	n, err := strconv.ParseFloat(v, 64)
+	return ok && v != "" && v != "None" && v != "null" && (err != nil || n != 0)
+}
+
+// unbalanced reports whether the loss that balances the experts is switched off.
+func unbalanced(s *settings) bool {
+	v, ok := s.get("router_aux_loss_coef")
+	n, err := strconv.ParseFloat(v, 64)
+	return ok && err == nil && n == 0
+}
+
+// rendered is a value of a file of settings as JSON, as HfArgumentParser takes a dictionary from the arguments.
+func rendered(n config.Value) string {
+	var parts []string
+	switch n.Kind() {
+	case config.Map:
+		for _, key := range n.Keys() {
+			parts = append(parts, strconv.Quote(key)+": "+rendered(n.Get(key)))
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case config.Seq:
+		for i := range n.Len() {
+			parts = append(parts, rendered(n.Index(i)))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	}
+	if n.IsNull() {
+		return "null"
+	}
+	if b, is := n.Bool(); is {
+		return strconv.FormatBool(b)
+	}
+	if _, err := strconv.ParseFloat(n.Text(), 64); err == nil && json.Valid([]byte(n.Text())) {
+		return n.Text()
+	}
+	text, err := json.Marshal(n.Text())
+	if err != nil { // of a string there is none
+		return strconv.Quote(n.Text())
+	}
+	return string(text)
+}
+
+// stage is LLaMA-Factory's stage; "" of other programs.
+func stage(s *settings) string {
+	if !s.is(llamaFactory) {
+		return ""
+	}
+	return s.text("stage", "sft") // hparams/finetuning_args.py:460
+}
+
+// An unmade field is one of trl's classes that changes what a step keeps, with what it is where it changes nothing.
+type unmade struct{ field, harmless string }

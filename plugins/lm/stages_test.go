@@ -12,30 +12,30 @@ import (
 func TestReadsStages(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args    []string
-		read    func(r *training) bool
+		read    func(r *recognized) bool
 		unknown string
 	}{
-		"pairs": {[]string{"stage=dpo", "lora_dropout=0.1"}, func(r *training) bool {
+		"pairs": {[]string{"stage=dpo", "lora_dropout=0.1"}, func(r *recognized) bool {
 			p := r.step.Preference
 			return p != nil && !p.Precomputed && !r.step.Fused && r.step.LoRA.Dropout == 0 && r.pads && r.multiple &&
 				!r.predicted
 		}, ""},
-		"a copy": {[]string{"stage=dpo", "finetuning_type=full"}, func(r *training) bool {
+		"a copy": {[]string{"stage=dpo", "finetuning_type=full"}, func(r *recognized) bool {
 			return r.step.Weights == nn.F32 && r.step.Preference.Reference == nn.BF16
 		}, ""},
-		"no reference": {[]string{"stage=dpo", "pref_loss=simpo"}, func(r *training) bool {
+		"no reference": {[]string{"stage=dpo", "pref_loss=simpo"}, func(r *recognized) bool {
 			return r.step.Preference.Precomputed
 		}, ""},
 		"another reference": {[]string{"stage=dpo", "ref_model=nobody/x"}, nil, "ref_model"},
-		"blocks": {[]string{"stage=pt"}, func(r *training) bool {
+		"blocks": {[]string{"stage=pt"}, func(r *recognized) bool {
 			return !r.pads && r.step.Preference == nil && r.step.Length == 512
 		}, ""},
-		"packed blocks": {[]string{"stage=pt", "packing=true"}, func(r *training) bool { return !r.pads }, ""},
-		"single texts": {[]string{"stage=pt", "packing=false"}, func(r *training) bool {
+		"packed blocks": {[]string{"stage=pt", "packing=true"}, func(r *recognized) bool { return !r.pads }, ""},
+		"single texts": {[]string{"stage=pt", "packing=false"}, func(r *recognized) bool {
 			return r.pads && !r.multiple
 		}, ""},
 		"another stage":    {[]string{"stage=ppo"}, nil, "stage ppo"},
-		"of a fine-tuning": {[]string{"compute_accuracy=true"}, func(r *training) bool { return r.predicted }, ""},
+		"of a fine-tuning": {[]string{"compute_accuracy=true"}, func(r *recognized) bool { return r.predicted }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := recognised(t, factory(t, append([]string{"a.yaml"}, tt.args...)...))

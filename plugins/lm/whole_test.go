@@ -84,7 +84,7 @@ func TestReadsWholeModules(t *testing.T) {
 func TestWholeModulesOf4Bits(t *testing.T) {
 	r := recognised(t, cmd(t, folder(t, nil), "sft.py", "--model_name_or_path", "model", "--use_peft",
 		"--lora_modules_to_save", "lm_head"))
-	b := &builder{training: r, device: card}
+	b := &builder{s: r.settings, t: r.training, device: card}
 	s := way{quant: true, rank: 16}.in(b, r.step)
 	if s.LoRA.Whole.Type != nn.BF16 || r.step.LoRA.Whole.Type != nn.F32 {
 		t.Errorf("the copies are %v, and %v as asked", s.LoRA.Whole.Type, r.step.LoRA.Whole.Type)
