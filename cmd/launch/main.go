@@ -52,7 +52,7 @@ func main() {
 	if i := slices.Index(os.Args, "--"); i > 0 && os.Args[1] != "plan" && os.Args[1] != "sweep" && !cli.Off() {
 		proc.Prepare() // the program's keeper starts while launch reads the command
 	}
-	if code := root.Run(factory()); code != 0 {
+	if code := root.Main(factory()); code != 0 {
 		os.Exit(code)
 	}
 }

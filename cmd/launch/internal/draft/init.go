@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/launch-ml/launch/cmd/launch/internal/cli"
 	"github.com/launch-ml/launch/cmd/launch/internal/reading"
@@ -109,7 +111,7 @@ func initialise(c *cobra.Command, r reading.Reader, args []string, o initOptions
 		return err
 	}
 	if o.Try {
-		return tryDraft(c, say, d, args, o)
+		return tryDraft(ctx, say, d, handedOn(c.Flags()), args, o.Steps, o.Limit)
 	}
 	say.Line("next: read the file, then run launch init --try or launch plan with the same command")
 	return nil
@@ -185,4 +187,52 @@ func checkDraft(ctx context.Context, r reading.Reader, args []string, say ui.Pri
 		say.Warn("%s", w)
 	}
 	return nil
+}
+
+// handedOn are the flags of launch that were given to init, for the trial.
+func handedOn(flags *pflag.FlagSet) (args []string) {
+	flags.Visit(func(f *pflag.Flag) {
+		if !slices.Contains(initFlags, f.Name) {
+			args = append(args, "--"+f.Name+"="+f.Value.String())
+		}
+	})
+	return args
+}
+
+// reportDraft prints what of the draft was seen in an output, and mends the pattern of a step that was not.
+func reportDraft(say ui.Printer, d *draft.Draft, lines []string) {
+	progressed := false
+	for _, seen := range d.Look(lines) {
+		switch {
+		case seen.Lines > 0:
+			progressed = progressed || seen.Key == "progress"
+			say.Line("seen: %s, in %s: %s", seen.Key, ui.Count(seen.Lines, "line"), ui.OneLine(seen.Example))
+		case seen.Key == "succeeded" || seen.Key == "saved" || seen.Key == "metric":
+			say.Line("not seen yet: %s (the trial may have been too short)", seen.Key)
+		default:
+			say.Line("not seen: %s", seen.Key)
+		}
+	}
+	if progressed {
+		return
+	}
+	pattern, example, found := draft.Progress(lines)
+	if !found {
+		say.Line("no line of the output counts steps: set progress by hand, or try again with a longer --try-time")
+		return
+	}
+	before := d.Text
+	d.WithProgress(pattern, "from the trial's output")
+	if now, err := os.ReadFile(d.Path); err != nil || string(now) != before {
+		say.Line("the output counts steps by progress: '%s'", pattern)
+		return
+	}
+	if err := os.WriteFile(d.Path, []byte(d.Text), 0o644); err != nil {
+		say.Warn("writing %s: %v", d.Path, err)
+		return
+	}
+	say.Line("mended %s: progress: '%s'", d.Path, pattern)
+	if example != "" {
+		say.Line("  it matches: %s", ui.OneLine(example))
+	}
 }

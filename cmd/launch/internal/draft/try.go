@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/launch-ml/launch/core/plugin/declared/draft"
 	"github.com/launch-ml/launch/core/ui"
@@ -54,16 +50,17 @@ func (l *listener) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tryDraft runs the command through launch for a few steps, and reports which signs of the draft its output had.
-func tryDraft(c *cobra.Command, say ui.Printer, d *draft.Draft, args []string, o initOptions) error {
+// tryDraft runs the command through launch, with the flags in own, for a few steps, and reports which signs of the draft its output had.
+func tryDraft(
+	ctx context.Context, say ui.Printer, d *draft.Draft, own, args []string, steps int, limit time.Duration,
+) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("finding launch itself: %w", err)
 	}
-	ctx, stop := context.WithTimeout(c.Context(), o.Limit)
+	within, stop := context.WithTimeout(ctx, limit)
 	defer stop()
-	own := handedOn(c.Flags())
-	cmd := exec.CommandContext(ctx, self, append(append(own, "--"), args...)...)
+	cmd := exec.CommandContext(within, self, append(append(own, "--"), args...)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 45 * time.Second
 	isStep := func(string) bool { return false }
@@ -74,17 +71,17 @@ func tryDraft(c *cobra.Command, say ui.Printer, d *draft.Draft, args []string, o
 			}
 		}
 	}
-	heard := &listener{enter: isStep, stop: stop, want: o.Steps}
+	heard := &listener{enter: isStep, stop: stop, want: steps}
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Stdout = &both{os.Stdout, heard}
 	cmd.Stderr = &both{os.Stderr, heard}
-	say.Line("trying it: at most %d steps or %v. The program runs for real, and what it writes stays", o.Steps, o.Limit)
+	say.Line("trying it: at most %d steps or %v. The program runs for real, and what it writes stays", steps, limit)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting the trial: %w", err)
 	}
 	ended := cmd.Wait()
-	stopped := ctx.Err() != nil && c.Context().Err() == nil
-	if err := c.Context().Err(); err != nil {
+	stopped := within.Err() != nil && ctx.Err() == nil
+	if err := ctx.Err(); err != nil {
 		return err
 	}
 	heard.mu.Lock()
@@ -106,52 +103,4 @@ type both struct {
 func (b *both) Write(p []byte) (int, error) {
 	_, _ = b.second.Write(p)
 	return b.first.Write(p)
-}
-
-// handedOn are the flags of launch that were given to init, for the trial.
-func handedOn(flags *pflag.FlagSet) (args []string) {
-	flags.Visit(func(f *pflag.Flag) {
-		if !slices.Contains(initFlags, f.Name) {
-			args = append(args, "--"+f.Name+"="+f.Value.String())
-		}
-	})
-	return args
-}
-
-// reportDraft prints what of the draft was seen in an output, and mends the pattern of a step that was not.
-func reportDraft(say ui.Printer, d *draft.Draft, lines []string) {
-	progressed := false
-	for _, seen := range d.Look(lines) {
-		switch {
-		case seen.Lines > 0:
-			progressed = progressed || seen.Key == "progress"
-			say.Line("seen: %s, in %s: %s", seen.Key, ui.Count(seen.Lines, "line"), ui.OneLine(seen.Example))
-		case seen.Key == "succeeded" || seen.Key == "saved" || seen.Key == "metric":
-			say.Line("not seen yet: %s (the trial may have been too short)", seen.Key)
-		default:
-			say.Line("not seen: %s", seen.Key)
-		}
-	}
-	if progressed {
-		return
-	}
-	pattern, example, found := draft.Progress(lines)
-	if !found {
-		say.Line("no line of the output counts steps: set progress by hand, or try again with a longer --try-time")
-		return
-	}
-	before := d.Text
-	d.WithProgress(pattern, "from the trial's output")
-	if now, err := os.ReadFile(d.Path); err != nil || string(now) != before {
-		say.Line("the output counts steps by progress: '%s'", pattern)
-		return
-	}
-	if err := os.WriteFile(d.Path, []byte(d.Text), 0o644); err != nil {
-		say.Warn("writing %s: %v", d.Path, err)
-		return
-	}
-	say.Line("mended %s: progress: '%s'", d.Path, pattern)
-	if example != "" {
-		say.Line("  it matches: %s", ui.OneLine(example))
-	}
 }

@@ -142,14 +142,14 @@ func Shares(r *run.Run) func(unit.Bytes) room.Share {
 	return func(free unit.Bytes) room.Share {
 		s, ok := known[free]
 		if !ok {
-			s = share(r, free)
+			s = shareOf(r, free)
 			known[free] = s
 		}
 		return s
 	}
 }
 
-func share(r *run.Run, free unit.Bytes) room.Share {
+func shareOf(r *run.Run, free unit.Bytes) room.Share {
 	p, stop := r.On(free)
 	if stop != nil || p == nil {
 		return room.Share{Never: true}

@@ -38,16 +38,16 @@ func Send(say ui.Printer, to settings.Notices, n *notice.Notice) {
 // NoticeLimit is how long sending a notice may take, and so how much later launch exits at most.
 var NoticeLimit = notice.Limit
 
-// notice returns the notice of a result; nil if there is none to send: of one node of several, node 0 sends it, and a
+// noticeOf returns the notice of a result; nil if there is none to send: of one node of several, node 0 sends it, and a
 // program that takes the place of launch is not to wait.
-func (w Writer) notice(r Result) *notice.Notice {
+func noticeOf(nodes settings.Nodes, r Result) *notice.Notice {
 	if r.Ending == NotWatched {
 		return nil
 	}
 	n := &notice.Notice{Kind: "run", Name: r.Run, Ending: string(r.Ending), Code: r.Code, Why: r.Error}
 	if r.Job != nil {
 		n.Job = ui.Title(r.Job)
-		if at, err := w.Nodes.Place(r.Job.Command); err == nil && at.Node > 0 {
+		if at, err := nodes.Place(r.Job.Command); err == nil && at.Node > 0 {
 			return nil
 		}
 	}

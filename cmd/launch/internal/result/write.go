@@ -24,7 +24,7 @@ type Writer struct {
 
 // Write writes a result, and sends the notices. Every end of a run comes here once.
 func (w Writer) Write(say ui.Printer, r Result) {
-	defer Send(say, w.Notices, w.notice(r))
+	defer Send(say, w.Notices, noticeOf(w.Nodes, r))
 	if w.To.File == "" {
 		return
 	}

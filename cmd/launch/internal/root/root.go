@@ -81,8 +81,8 @@ func alone(make func() *cobra.Command) func(*cli.Factory) *cobra.Command {
 	return func(*cli.Factory) *cobra.Command { return make() }
 }
 
-// Run runs the command line of this process, and returns launch's exit code.
-func Run(f *cli.Factory) int {
+// Main runs the command line of this process, and returns launch's exit code.
+func Main(f *cli.Factory) int {
 	err := build(f, asked(os.Args[1:])).ExecuteContext(context.Background())
 	var code cli.ExitCode
 	var with *cli.OwnExit

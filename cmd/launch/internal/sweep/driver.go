@@ -44,3 +44,13 @@ func (d *driver) executor(spec sweep.Spec, dir string) (*local.Executor, error) 
 	}
 	return local.New(o), nil
 }
+
+// ofTrials is how trials with the flags that each of them gets are placed: those of a sweep's file, and those with
+// which a sweep that is resumed began.
+func (d *driver) ofTrials(flags []string) placing {
+	s, ok := settings.OfTrials(flags)
+	if !ok {
+		return d.placing
+	}
+	return placingOf(s)
+}

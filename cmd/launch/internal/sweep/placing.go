@@ -23,16 +23,6 @@ func placingOf(s settings.Values) placing {
 	return placing{s.Room, s.Limits.Fill, s.Program.Leave, s.Nodes.At}
 }
 
-// ofTrials is how trials with the flags that each of them gets are placed: those of a sweep's file, and those with
-// which a sweep that is resumed began.
-func (d *driver) ofTrials(flags []string) placing {
-	s, ok := settings.OfTrials(flags)
-	if !ok {
-		return d.placing
-	}
-	return placingOf(s)
-}
-
 // policy is what the user has set of the placement.
 func (p placing) policy() pack.Policy {
 	return pack.Policy{Headroom: max(pack.DefaultHeadroom, p.room.Reserve)}
