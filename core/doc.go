@@ -84,16 +84,18 @@
 // Decisions are pure functions of values (ladder.Fit, run.Next, attempt's outcome, oom's verdict). Packages that act on the
 // world (proc, nvml, record, plugin/host, overlay) decide nothing. arch_test.go lists who may import whom.
 //
-// cmd/launch wires them, one file for each command: run.go and resume.go carry a run, plan.go and estimate.go price,
-// compare.go compares configurations, explain.go explains, report.go writes pages, top.go shows what runs now,
-// check.go checks a command before it runs, stop.go stops a run from beside,
-// help.go has the help, sbatch.go prints scripts for Slurm, documents.go
-// lists the JSON documents, screen.go fits a plan to its terminal; commands.go, receipts.go, prune.go and trust.go
-// have the small ones. settings.go reads the settings, which go no further (mistyped.go finds misspelled ones);
-// cards.go claims cards and waits for room, continue.go finds the run that --continue goes on with, identity.go
-// compares what goes on with what began, sameness.go does so between nodes, sweep.go and its neighbours start, price,
-// place, submit and print sweeps (sweep_copy.go for copies of the code), input.go keeps what attempts read, signals.go
-// collects signals that arrive while no program is running, result.go writes --json-file, notify.go sends notices.
+// cmd/launch wires them. Below its few lines cmd/launch/internal has, from the ground up:
+//
+//	cli       what every command shares: exit codes, printers, signals, this build
+//	settings  reads flags, environment and files as groups of a few values, of which a command takes those it uses
+//	records   opens records and receipts
+//	sameness  compares what goes on with what began; reading reads and prices a command; engine asks for jobs of Slurm
+//	result    writes --json-file and sends notices
+//	claims    claims memory for a run, and waits for it
+//	carry     carries a run to its end, on one machine or several
+//
+// then a folder for each command or group of commands (run, plan, check, draft, sbatch, sweep, runs, receipts, report,
+// machine, plugins, trust), none of which imports another, and root, which makes the one that was asked for.
 //
 // In plugin/declared, passes.go reads from a program's source what another micro-batch changes, with rates.go for
 // learning rates, schedules.go for schedules and numbers of steps, losses.go for losses, sums.go for sums,

@@ -70,7 +70,8 @@ func TestAsking(t *testing.T) {
 		t.Errorf("a built-in plugin is %T, %v", own, err)
 	}
 	for name, ask := range map[string]intake.Asker{"here": ps.Here, "elsewhere": ps.Elsewhere} {
-		if c, err := ask(t.Context(), host.Source{Manifest: plugin.Manifest{Name: "sisr"}, Path: "/bin/false"}, nil); !errors.Is(err, host.ErrTrouble) {
+		other := host.Source{Manifest: plugin.Manifest{Name: "sisr"}, Path: "/bin/false"}
+		if c, err := ask(t.Context(), other, nil); !errors.Is(err, host.ErrTrouble) {
 			t.Errorf("%s: a plugin that does not start is %T, %v", name, c, err)
 		}
 	}

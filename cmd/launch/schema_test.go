@@ -390,7 +390,8 @@ func TestDocsDocuments(t *testing.T) {
 	for _, c := range root.HelpOf(root.Tree(factory())).Commands {
 		json := slices.ContainsFunc(c.Flags, func(f root.FlagDoc) bool { return f.Name == "json" })
 		if json && len(c.Documents) == 0 {
-			t.Errorf("%s prints JSON: add its type to root.Documents, and run go test ./cmd/launch -run TestDocs -update", c.Command)
+			t.Errorf("%s prints JSON: add its type to root.Documents, and run go test ./cmd/launch -run TestDocs -update",
+				c.Command)
 		}
 	}
 }

@@ -46,7 +46,8 @@ func (c *Carrier) Finish(
 	setup.Own = screen.NewPatient(say.W)
 	say.W = setup.Own
 	say = c.Share(say, &setup)
-	setup.Record, setup.Report, setup.Name, setup.Replaced = rec, say, "run "+records.ID(rec), c.Results.Replaced(say, records.ID(rec), r.Job)
+	id := records.ID(rec)
+	setup.Record, setup.Report, setup.Name, setup.Replaced = rec, say, "run "+id, c.Results.Replaced(say, id, r.Job)
 	at, err := c.Nodes.Place(r.Job.Command)
 	if err != nil {
 		return cli.NewExit(err, run.OwnTrouble)
@@ -59,7 +60,8 @@ func (c *Carrier) Finish(
 	if last := r.Last(); last != nil && last.Plan.Trial == "" { // a run that stops again ends as it did before
 		x.Exit = proc.Exit{Code: last.Outcome.Code, Signal: syscall.Signal(last.Outcome.Signal)}
 	}
-	j := &keeper{Journal: x.Journal(r, say, records.Receipts(c.Options.State)), began: who, rec: rec, run: r, say: say, accept: c.Accept,
+	j := &keeper{Journal: x.Journal(r, say, records.Receipts(c.Options.State)), began: who, rec: rec, run: r,
+		say: say, accept: c.Accept,
 		again: func() identity.Subject {
 			return sameness.Subject(c.Options.State, r.Job.Command, r.Job, setup.Room)
 		}}
@@ -86,7 +88,7 @@ func (c *Carrier) Finish(
 	if last == nil || last.Outcome.Ending != run.Succeeded {
 		x.BreakLine()
 	}
-	say.Summary(r, stop, records.ID(rec), code, whose)
+	say.Summary(r, stop, id, code, whose)
 	c.finished(r, rec, say, stop, code, whose)
 	c.Tidy()
 	if code != x.Exit.Status() {

@@ -137,7 +137,8 @@ func (c *Claims) endWaiting(j *job.Job, by os.Signal) error {
 	}
 	why := fmt.Sprintf("interrupted (%v) while waiting for room; nothing was started", by)
 	c.Say.Line("%s", why)
-	c.Results.Write(c.Say, result.Result{Ending: run.Interrupted, Code: code, Error: why, Job: j, Whose: "launch's: " + why})
+	c.Results.Write(c.Say, result.Result{Ending: run.Interrupted, Code: code, Error: why, Job: j,
+		Whose: "launch's: " + why})
 	return cli.ExitCode(code)
 }
 

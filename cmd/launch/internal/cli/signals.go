@@ -9,9 +9,9 @@ import (
 	"github.com/launch-ml/launch/core/attempt"
 )
 
-// Signals collects signals that arrive while no program is running: after the plan was shown, and between attempts. They
-// would end launch, and leave a run without a recorded end. Signals that launch was started with ignored (nohup, a shell's
-// background) stay ignored. It implements [attempt.Signals].
+// Signals collects signals that arrive while no program is running: after the plan was shown, and between attempts.
+// They would end launch, and leave a run without a recorded end. Signals that launch was started with ignored (nohup, a
+// shell's background) stay ignored. It implements [attempt.Signals].
 type Signals chan os.Signal
 
 // Collect begins to collect. notices are further signals that announce the end of the run.

@@ -50,7 +50,8 @@ func (l *listener) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tryDraft runs the command through launch, with the flags in own, for a few steps, and reports which signs of the draft its output had.
+// tryDraft runs the command through launch, with the flags in own, for a few steps, and reports which signs of the
+// draft its output had.
 func tryDraft(
 	ctx context.Context, say ui.Printer, d *draft.Draft, own, args []string, steps int, limit time.Duration,
 ) error {

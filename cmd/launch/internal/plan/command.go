@@ -45,7 +45,8 @@ writes nothing, except the plan to --json-file. --compare prints all configurati
 		"--compare=KEY=V1,V2: values of a setting")
 	c.Flags().Lookup("compare").NoOptDefVal = byRungs
 	settings.AddSet(c.Flags())
-	settings.Use(c, settings.RoomFlags, settings.LimitFlags, settings.ReadingFlags, settings.StateFlags, settings.ResultFlags, settings.PlanFlags)
+	settings.Use(c, settings.RoomFlags, settings.LimitFlags, settings.ReadingFlags, settings.StateFlags,
+		settings.ResultFlags, settings.PlanFlags)
 	return cli.Exits(c, cli.Exit("0", "the plan fits, or nothing is known about that"),
 		cli.Exit("78", "it will not fit or might not (without plan, launch still runs what might not fit)"),
 		cli.Exit("125", "launch or a plugin failed"), cli.Exit("126", "the command cannot be run"),

@@ -81,7 +81,8 @@ Without --vram, --device cpu or a card in this machine, estimate counts the tens
 	}
 	flags := c.Flags()
 	flags.StringVar(&arch, "arch", "", "the network: --list names them")
-	flags.StringArrayVar(&set, "set", nil, "any other setting or argument as NAME=VALUE, a list as [8,16]; may be repeated")
+	flags.StringArrayVar(&set, "set", nil,
+		"any other setting or argument as NAME=VALUE, a list as [8,16]; may be repeated")
 	flags.BoolVar(&asJSON, "json", false, "print the estimate as JSON")
 	flags.BoolVar(&list, "list", false, "list the networks that have a formula")
 	for _, h := range shorthands {

@@ -81,7 +81,8 @@ func plan(ctx context.Context, o planOptions, args []string) error {
 // planTyped prints that a command would run as typed.
 func planTyped(p *intake.Reading, say ui.Printer, asJSON bool) error {
 	if asJSON {
-		if err := cli.PrintJSON(ui.PlanDocument{Version: ui.PlanVersion, Command: p.Command.Args, Warnings: p.Warnings, Verdict: "unknown"}.Complete()); err != nil {
+		d := ui.PlanDocument{Version: ui.PlanVersion, Command: p.Command.Args, Warnings: p.Warnings, Verdict: "unknown"}
+		if err := cli.PrintJSON(d.Complete()); err != nil {
 			return err
 		}
 	} else {

@@ -53,7 +53,8 @@ A plugin of the same name that was installed before is replaced.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&o.Python, "python", "", "the interpreter for a Python plugin's environment (default: python3 of PATH)")
+	flags.StringVar(&o.Python, "python", "",
+		"the interpreter for a Python plugin's environment (default: python3 of PATH)")
 	flags.BoolVar(&o.NoIndex, "no-index", false, "Python: let pip use no network, only the folders of --find-links")
 	flags.StringArrayVar(&o.FindLinks, "find-links", nil, "Python: a folder of wheels for pip; may be repeated")
 	return settings.Use(c, settings.StateFlags)

@@ -35,7 +35,8 @@ of launch goes on from there. "launch plugins test" tests it.`,
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
 	same := &cobra.Command{
-		Use: "list", Short: "list the plugins, and the networks that they know", Args: cli.Takes(0, 0, "no argument"), RunE: list,
+		Use: "list", Short: "list the plugins, and the networks that they know", Args: cli.Takes(0, 0, "no argument"),
+		RunE: list,
 	}
 	same.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
 	settings.Use(same, settings.StateFlags)

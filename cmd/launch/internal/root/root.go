@@ -69,11 +69,12 @@ type maker struct {
 
 // makers are the commands of launch.
 var makers = []maker{
-	{"plan", plan.NewPlan}, {"check", check.NewCheck}, {"estimate", plan.NewEstimate}, {"resume", run.NewResume}, {"sweep", alone(sweep.New)},
-	{"sbatch-line", sbatch.New}, {"init", draft.New}, {"explain", alone(runs.NewExplain)}, {"top", alone(machine.NewTop)},
-	{"stop", alone(runs.NewStop)}, {"runs", alone(runs.NewRuns)}, {"show", alone(runs.NewShow)}, {"report", report.New},
-	{"diff", alone(runs.NewDiff)}, {"doctor", alone(check.NewDoctor)}, {"receipts", alone(receipts.New)}, {"gpus", alone(machine.NewGPUs)},
-	{"plugins", plugins.New}, {"trust", alone(trust.New)}, {"version", newVersion},
+	{"check", check.NewCheck}, {"diff", alone(runs.NewDiff)}, {"doctor", alone(check.NewDoctor)},
+	{"estimate", plan.NewEstimate}, {"explain", alone(runs.NewExplain)}, {"gpus", alone(machine.NewGPUs)},
+	{"init", draft.New}, {"plan", plan.NewPlan}, {"plugins", plugins.New}, {"receipts", alone(receipts.New)},
+	{"report", report.New}, {"resume", run.NewResume}, {"runs", alone(runs.NewRuns)}, {"sbatch-line", sbatch.New},
+	{"show", alone(runs.NewShow)}, {"stop", alone(runs.NewStop)}, {"sweep", alone(sweep.New)},
+	{"top", alone(machine.NewTop)}, {"trust", alone(trust.New)}, {"version", newVersion},
 }
 
 // alone is the maker of a command that needs nothing of the main program.
@@ -211,5 +212,6 @@ func onlyUsed(template string) string {
 	cobra.AddTemplateFunc(usedTemplate, func(c *cobra.Command) string {
 		return strings.TrimRight(settings.Used(c).FlagUsages(), " \n")
 	})
-	return before + "{{if and .HasParent (" + usedTemplate + " .)}}\n\nGlobal Flags:\n{{" + usedTemplate + " .}}{{end}}" + after
+	return before + "{{if and .HasParent (" + usedTemplate + " .)}}\n\nGlobal Flags:\n" +
+		"{{" + usedTemplate + " .}}{{end}}" + after
 }

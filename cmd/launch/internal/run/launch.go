@@ -20,8 +20,8 @@ type launch struct {
 }
 
 func newLaunch(f *cli.Factory, c *cobra.Command, s settings.Values) *launch {
-	l := &launch{Carrier: carry.New(f, s, settings.Accepted(c)), reader: reading.New(f, s), row: s.Row.Mark, bars: s.Output.Bars,
-		continues: s.Continue, expects: s.Expects}
+	l := &launch{Carrier: carry.New(f, s, settings.Accepted(c)), reader: reading.New(f, s), row: s.Row.Mark,
+		bars: s.Output.Bars, continues: s.Continue, expects: s.Expects}
 	l.reader.Runs = true
 	return l
 }

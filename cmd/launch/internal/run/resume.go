@@ -92,7 +92,8 @@ func (a *resumption) resume(ctx context.Context, name string, command []string) 
 	if errors.Is(err, record.ErrBusy) {
 		return a.Results.Busy(a.Say, id, r.Job, err)
 	}
-	if err := rec.Write(record.Event{Kind: record.Resumed, FromStart: a.over == always, Limit: where.Limit()}); err != nil {
+	again := record.Event{Kind: record.Resumed, FromStart: a.over == always, Limit: where.Limit()}
+	if err := rec.Write(again); err != nil {
 		return err
 	}
 	a.recordIdentity(rec, r, who, mix)
@@ -100,8 +101,8 @@ func (a *resumption) resume(ctx context.Context, name string, command []string) 
 	taken = true
 	signals := cli.Collect(a.Options.Leave)
 	defer signals.Close()
-	return a.Finish(ctx, r, rec, sameness.Already(who), attempt.Setup{Room: found, Hold: a.Claims.Hold(), Held: held, Past: past,
-		Signals: signals})
+	return a.Finish(ctx, r, rec, sameness.Already(who), attempt.Setup{Room: found, Hold: a.Claims.Hold(), Held: held,
+		Past: past, Signals: signals})
 }
 
 // claim claims what a run needs that is taken up again. An exit code was printed already.
@@ -124,7 +125,8 @@ func (a *resumption) whatGoesOn(
 	if err != nil {
 		return past, nil, nil, err
 	}
-	if who, mix, err = sameness.Compare(h, r, sameness.Subject(a.Options.State, r.Job.Command, r.Job, seen), a.over == always, a.Accept, a.Say); err != nil {
+	of := sameness.Subject(a.Options.State, r.Job.Command, r.Job, seen)
+	if who, mix, err = sameness.Compare(h, r, of, a.over == always, a.Accept, a.Say); err != nil {
 		return past, nil, nil, err
 	}
 	return past, who, sameness.WithForeign(mix, r.Saved(), foreign), reportResume(h, r, a.over, a.Say)
@@ -213,7 +215,8 @@ func (a *resumption) takeUp(
 		}
 	}
 	for _, path := range strange {
-		a.Say.Warn("%s is newer than the run's last attempt, but nothing shows that this run wrote it: launch does not resume from it", path)
+		a.Say.Warn("%s is newer than the run's last attempt, but nothing shows that this run wrote it: launch does "+
+			"not resume from it", path)
 	}
 	if a.over == always { // the attempts stay, so that the run stays on its rung
 		r.ForgetAll()

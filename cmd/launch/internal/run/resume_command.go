@@ -49,7 +49,8 @@ Secrets of a command are not recorded. To resume such a run, type the whole comm
 	settings.AddAccept(c.Flags())
 	c.Flags().Lookup(settings.SetFlag).Hidden = true // for its error only
 	c.Flags().BoolVar(&fromStart, "from-start", false, "start the run over, even if it has a saved state")
-	settings.Use(c, settings.RoomFlags, settings.AgainFlags, settings.StateFlags, settings.ResultFlags, settings.ProgramFlags)
+	settings.Use(c, settings.RoomFlags, settings.AgainFlags, settings.StateFlags,
+		settings.ResultFlags, settings.ProgramFlags)
 	return cli.SameExits(c, cli.RunExits)
 }
 

@@ -110,7 +110,8 @@ func (l *launch) goOn(ctx context.Context, p *intake.Reading, args []string) (do
 		l.Say.Line("the recipe has changed since run %s: another run starts", h.ID)
 		return false, nil
 	case len(c.What) > 0 && !l.Accept:
-		l.Say.Line("another run starts, because run %s of this command is not the same: %s", h.ID, sameness.SinceBegun(c.What))
+		l.Say.Line("another run starts, because run %s of this command is not the same: %s", h.ID,
+			sameness.SinceBegun(c.What))
 		return false, nil
 	}
 	p.Close()

@@ -44,8 +44,8 @@ func (l *launch) typed(ctx context.Context, p *intake.Reading) error {
 	}
 	own := screen.NewPatient(say.W)
 	say.W = own
-	setup := attempt.Setup{Options: l.Options, Record: rec, Replaced: l.Results.Replaced(say, records.ID(rec), nil), Own: own,
-		Settle: func() {
+	setup := attempt.Setup{Options: l.Options, Record: rec, Own: own,
+		Replaced: l.Results.Replaced(say, records.ID(rec), nil), Settle: func() {
 			p.Close()
 			settle()
 		}}

@@ -45,13 +45,15 @@ func (d *decoder) bytesOf(key, text string) unit.Bytes {
 	}
 	b, err := unit.Parse(text)
 	switch {
-	case err != nil && d.Names.from[key] == "" && strings.HasPrefix(text, "--"): // the next flag, or the -- before the command
+	case err != nil && d.Names.from[key] == "" && strings.HasPrefix(text, "--"):
+		// the next flag, or the -- before the command
 		d.wrong("--%s needs an amount of memory, such as --%s 8GiB", key, key)
 	case err != nil:
 		d.wrong("%s: %w", d.Names.Name(key), err)
 	case key != "reserve" && b < 64*unit.MiB: // CUDA's runtime alone takes more
 		without := map[string]string{"vram": "to plan for this machine's card", "memory": "to set no limit"}[key]
-		d.wrong("%s: %v is too small for a training; give an amount with its unit, such as 12GiB, or leave it out %s", d.Names.Value(key, text), b, without)
+		d.wrong("%s: %v is too small for a training; give an amount with its unit, such as 12GiB, or leave it "+
+			"out %s", d.Names.Value(key, text), b, without)
 	}
 	return b
 }
@@ -203,7 +205,8 @@ func decode(v *viper.Viper, names Names) (Values, error) {
 	d.Room.Memory, d.Room.Reserve = d.bytes("memory"), d.bytes("reserve")
 	d.cards()
 	d.Room.Device, d.Reading.Plugin = v.GetString("device"), v.GetString("plugin")
-	d.Limits.AsAsked, d.Limits.Anyway, d.Limits.Rehearse = d.boolean("as-asked"), d.boolean("anyway"), d.boolean("rehearse")
+	d.Limits.AsAsked, d.Limits.Anyway = d.boolean("as-asked"), d.boolean("anyway")
+	d.Limits.Rehearse = d.boolean("rehearse")
 	if d.Room.GPUs, err = strconv.Atoi(v.GetString("gpus")); err != nil || d.Room.GPUs < 0 {
 		d.wrongValue("gpus", "int")
 	}

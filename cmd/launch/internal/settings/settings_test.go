@@ -145,7 +145,8 @@ func TestBooleans(t *testing.T) {
 					env, file = Variable(key)+"="+strings.Trim(text, `"`), ""
 				}
 				s, says := set(t, env, file, "")
-				if got := map[string]bool{"quiet": s.Output.Quiet, "receipts": s.Reading.Receipts, "fill": s.Limits.Fill}[key]; says != "" || got != on || s.Limits.Fast {
+				all := map[string]bool{"quiet": s.Output.Quiet, "receipts": s.Reading.Receipts, "fill": s.Limits.Fill}
+				if got := all[key]; says != "" || got != on || s.Limits.Fast {
 					t.Errorf("%s: %s from the %s is %v, %s", key, text, from, got, says)
 				}
 			}
@@ -157,7 +158,9 @@ func TestBooleans(t *testing.T) {
 	if s, says := set(t, "LAUNCH_FILL=Fast", "fill: no", "fill: yes"); says != "" || !s.Limits.Fill || !s.Limits.Fast {
 		t.Errorf("fast: %+v, %s", s, says)
 	}
-	if s, says := set(t, "LAUNCH_ANYWAY=1", "receipts: false\ngpus: 2\ngrace: 5s\n", "quiet: on\ngpus: 3"); says != "" || !s.Limits.Anyway || s.Reading.Receipts || s.Room.GPUs != 2 || !s.Output.Quiet || s.Program.Grace.Seconds() != 5 {
+	s, says := set(t, "LAUNCH_ANYWAY=1", "receipts: false\ngpus: 2\ngrace: 5s\n", "quiet: on\ngpus: 3")
+	if says != "" ||
+		!s.Limits.Anyway || s.Reading.Receipts || s.Room.GPUs != 2 || !s.Output.Quiet || s.Program.Grace.Seconds() != 5 {
 		t.Errorf("all together: %+v, %s", s, says)
 	}
 }
@@ -210,8 +213,10 @@ func TestBelief(t *testing.T) {
 			if (s.Reading.AsTyped != "") != tt.asTyped || s.Output.Quiet != tt.quiet {
 				t.Errorf("as typed: %q; quiet: %v", s.Reading.AsTyped, s.Output.Quiet)
 			}
-			whole := s.Result.File == "x.json" && s.State == filepath.Join(dir, "here") && s.Room.Memory > 0 && s.Reading.Plugin == "mine" && s.Limits.Anyway && s.Program.Grace == time.Second && s.Limits.Allow == ladder.Recipe
-			some := s.Result.File != "" || s.State != "/state/launch" || s.Room.Memory > 0 || s.Reading.Plugin == "mine" || s.Limits.Anyway || s.Program.Grace == time.Second || s.Limits.Allow == ladder.Recipe
+			whole := s.Result.File == "x.json" && s.State == filepath.Join(dir, "here") && s.Room.Memory > 0 &&
+				s.Reading.Plugin == "mine" && s.Limits.Anyway && s.Program.Grace == time.Second && s.Limits.Allow == ladder.Recipe
+			some := s.Result.File != "" || s.State != "/state/launch" || s.Room.Memory > 0 ||
+				s.Reading.Plugin == "mine" || s.Limits.Anyway || s.Program.Grace == time.Second || s.Limits.Allow == ladder.Recipe
 			if whole != tt.whole || some != tt.whole {
 				t.Errorf("taken: %+v", s)
 			}

@@ -50,7 +50,8 @@ func (d *driver) toItsEnd(
 		return "", err
 	}
 	defer p.close()
-	running := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x, Admission: p.or(admission), Journal: j,
+	running := &sweep.Sweep{History: h, Searcher: searcher, Template: t, Executor: x,
+		Admission: p.or(admission), Journal: j,
 		Detach: detach, Stops: stops, Ticks: p.ticks(), Changed: func(r *sweep.Row) { say.Trial(h, r) },
 		Same: func() string { return sameCode(d.state, h, t.Command, d.accept) }}
 	signalled := 0

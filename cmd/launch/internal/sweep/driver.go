@@ -27,7 +27,8 @@ type driver struct {
 }
 
 func newDriver(s settings.Values, accept bool) *driver {
-	return &driver{state: s.State, say: cli.Reporter(s.Output.Quiet, s.Output.Verbose), result: s.Result, notices: s.Notices,
+	return &driver{state: s.State, say: cli.Reporter(s.Output.Quiet, s.Output.Verbose), result: s.Result,
+		notices: s.Notices,
 		placing: placingOf(s), accept: accept}
 }
 

@@ -68,7 +68,8 @@ func sameCode(state string, h *sweep.History, command []string, accept bool) str
 		return ""
 	}
 	return fmt.Sprintf("since it began %s, and further rows would not compare with those before. `launch sweep resume %s "+
-		"--%s` runs them all the same and marks them; --snapshot keeps a copy of the code", sameness.SinceBegun(what), h.Spec.Name,
+		"--%s` runs them all the same and marks them; --snapshot keeps a copy of the code", sameness.SinceBegun(what),
+		h.Spec.Name,
 		settings.AcceptFlag)
 }
 
@@ -82,9 +83,9 @@ func (d *driver) sameSweep(h *sweep.History, command []string, e *sweep.Event) e
 		d.say.Warn("since sweep %s began: %-11s  %v", h.Spec.Name, diff.Kind, diff)
 	}
 	if !d.accept {
-		return cli.NewExit(fmt.Errorf("sweep %s does not go on: since it began %s. `launch sweep resume %s --%s` goes on all "+
-			"the same, and marks the rows that run from now on", h.Spec.Name, sameness.SinceBegun(what), h.Spec.Name, settings.AcceptFlag),
-			run.OwnTrouble)
+		return cli.NewExit(fmt.Errorf("sweep %s does not go on: since it began %s. `launch sweep resume %s --%s` goes on "+
+			"all the same, and marks the rows that run from now on", h.Spec.Name, sameness.SinceBegun(what), h.Spec.Name,
+			settings.AcceptFlag), run.OwnTrouble)
 	}
 	e.Identity, e.Mixed = now, sameness.MixOf(nil, what).What
 	return nil

@@ -39,7 +39,8 @@ writes nothing, except to --json-file. Two rows that would write into the same f
 	c.Flags().SetInterspersed(false)
 	f.add(c.Flags())
 	c.Flags().BoolVar(&asJSON, "json", false, "print the plans as JSON")
-	settings.Use(c, settings.RoomFlags, settings.LimitFlags, settings.ReadingFlags, settings.StateFlags, settings.Group{"nodes-at"})
+	settings.Use(c, settings.RoomFlags, settings.LimitFlags, settings.ReadingFlags, settings.StateFlags,
+		settings.Group{"nodes-at", "quiet"})
 	return cli.Exits(c, cli.Exit("0", "every row fits, or nothing is known about that"),
 		cli.Exit("78", "a row will not fit or might not"), cli.Exit("125", "launch itself failed"))
 }

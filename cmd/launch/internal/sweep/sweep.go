@@ -1,5 +1,5 @@
-// Package sweep is launch sweep. It reads the space, prices its rows and chooses their places, runs or submits them, and
-// prints what came of them.
+// Package sweep is launch sweep. It reads the space, prices its rows and chooses their places, runs or submits them,
+// and prints what came of them.
 package sweep
 
 import (
