@@ -29,13 +29,28 @@ type Carrier struct {
 	Version string // of launch, which is the same on all nodes
 }
 
-// New returns what carries runs by the user's settings.
-func New(f *cli.Factory, s settings.Values, accept bool) *Carrier {
-	say, p, b := cli.Reporter(s.Output.Quiet, s.Output.Verbose), s.Program, f.Linked
+// Settings are what a [Carrier] takes of the user's.
+type Settings struct {
+	State   string // the state folder
+	Room    settings.Room
+	Anyway  bool // run even if it is certain not to fit
+	Program settings.Program
+	Output  settings.Output
+	Notices settings.Notices
+	Nodes   settings.Nodes
+	Result  settings.ResultFile
+	Row     settings.Row
+	Prune   bool
+	Accept  bool
+}
+
+// New returns what carries runs as the user has set.
+func New(linked cli.Build, s Settings) *Carrier {
+	say, p := cli.Reporter(s.Output.Quiet, s.Output.Verbose), s.Program
 	results := result.Writer{To: s.Result, Notices: s.Notices, Nodes: s.Nodes}
-	return &Carrier{Say: say, Shows: s.Output.Shows, Nodes: s.Nodes, Results: results, Prune: s.Prune, Accept: accept,
-		Version: b.Version + b.Commit,
-		Claims:  &claims.Claims{Room: s.Room, Anyway: s.Limits.Anyway, Leave: p.Leave, Results: results, Say: say},
+	return &Carrier{Say: say, Shows: s.Output.Shows, Nodes: s.Nodes, Results: results, Prune: s.Prune, Accept: s.Accept,
+		Version: linked.Version + linked.Commit,
+		Claims:  &claims.Claims{Room: s.Room, Anyway: s.Anyway, Leave: p.Leave, Results: results, Say: say},
 		Options: attempt.Options{
 			Inside: p.Inside, TTY: p.TTY, Quiet: s.Output.Quiet, Grace: p.Grace, Sample: p.Sample, State: s.State,
 			Leave: p.Leave, Yield: p.Yield, Wait: s.Room.Wait, Prove: s.Row.Mark != "", Env: s.Row.Env,

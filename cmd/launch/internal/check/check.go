@@ -47,7 +47,8 @@ there, not the data.
 			if len(args) == 0 {
 				return errors.New("check needs a command: launch check -- python train.py …")
 			}
-			return checkCommand(c.Context(), reading.New(f, s), args, asJSON)
+			r := reading.New(f, s.State, s.Room, s.Limits, s.Reading)
+			return checkCommand(c.Context(), r, args, asJSON)
 		},
 	}
 	c.Flags().SetInterspersed(false)

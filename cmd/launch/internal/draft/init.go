@@ -55,7 +55,7 @@ init prints what it could not find. It runs nothing without --try, and it never 
 			if o.Print && o.Try {
 				return errors.New("--try needs the file that --print does not write: use one of them")
 			}
-			return initialise(c, reading.New(f, s), args, o)
+			return initialise(c, reading.New(f, s.State, s.Room, s.Limits, s.Reading), args, o)
 		},
 	}
 	c.Flags().SetInterspersed(false)

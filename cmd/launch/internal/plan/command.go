@@ -30,7 +30,8 @@ writes nothing, except the plan to --json-file. --compare prints all configurati
 			if len(args) == 0 {
 				return errors.New("plan needs a command: launch plan -- python train.py …")
 			}
-			o.reader, o.result, o.bars = reading.New(f, s), s.Result, s.Output.Bars
+			o.reader = reading.New(f, s.State, s.Room, s.Limits, s.Reading)
+			o.result, o.bars = s.Result, s.Output.Bars
 			if o.compare != "" {
 				return compare(c.Context(), o, s.Cards, args)
 			}

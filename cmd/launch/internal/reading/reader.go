@@ -30,9 +30,11 @@ type Reader struct {
 	Runs bool
 }
 
-// New returns what reads commands by the user's settings.
-func New(f *cli.Factory, s settings.Values) Reader {
-	return Reader{Plugins: PluginsOf(f, s.State), Room: s.Room, Limits: s.Limits, How: s.Reading, State: s.State}
+// New returns what reads commands as the user has set.
+func New(
+	f *cli.Factory, state string, where settings.Room, limits run.Limits, how settings.Reading,
+) Reader {
+	return Reader{Plugins: PluginsOf(f, state), Room: where, Limits: limits, How: how, State: state}
 }
 
 // Read finds the plugin and the ladders of a command.

@@ -20,8 +20,15 @@ type launch struct {
 }
 
 func newLaunch(f *cli.Factory, c *cobra.Command, s settings.Values) *launch {
-	l := &launch{Carrier: carry.New(f, s, settings.Accepted(c)), reader: reading.New(f, s), row: s.Row.Mark,
-		bars: s.Output.Bars, continues: s.Continue, expects: s.Expects}
+	l := &launch{Carrier: carrier(f, c, s), row: s.Row.Mark, bars: s.Output.Bars,
+		reader: reading.New(f, s.State, s.Room, s.Limits, s.Reading), continues: s.Continue, expects: s.Expects}
 	l.reader.Runs = true
 	return l
+}
+
+// carrier returns what carries the run of a command line.
+func carrier(f *cli.Factory, c *cobra.Command, s settings.Values) *carry.Carrier {
+	return carry.New(f.Linked, carry.Settings{State: s.State, Room: s.Room, Anyway: s.Limits.Anyway, Program: s.Program,
+		Output: s.Output, Notices: s.Notices, Nodes: s.Nodes, Result: s.Result, Row: s.Row, Prune: s.Prune,
+		Accept: settings.Accepted(c)})
 }

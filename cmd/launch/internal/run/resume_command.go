@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/launch-ml/launch/cmd/launch/internal/carry"
 	"github.com/launch-ml/launch/cmd/launch/internal/cli"
 	"github.com/launch-ml/launch/cmd/launch/internal/settings"
 )
@@ -35,7 +34,7 @@ Secrets of a command are not recorded. To resume such a run, type the whole comm
 			if c.Flags().Changed(settings.SetFlag) {
 				return fmt.Errorf("a run keeps the settings that it began with; `launch --%s` starts another run", settings.SetFlag)
 			}
-			again := &resumption{Carrier: carry.New(f, s, settings.Accepted(c)), row: s.Row.Mark, limits: s.Limits,
+			again := &resumption{Carrier: carrier(f, c, s), row: s.Row.Mark, limits: s.Limits,
 				allowTyped: c.Flags().Changed("allow")} // else the cost that the run began with holds
 			if fromStart {
 				again.over = always

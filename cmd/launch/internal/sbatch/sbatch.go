@@ -84,7 +84,8 @@ func New(f *cli.Factory) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.reader, o.engine, o.nodes, o.saves, o.given = reading.New(f, s), e, s.Nodes, s.Program.Leave != nil, c.Flags()
+			o.reader = reading.New(f, s.State, s.Room, s.Limits, s.Reading)
+			o.engine, o.nodes, o.saves, o.given = e, s.Nodes, s.Program.Leave != nil, c.Flags()
 			o.say = cli.Reporter(s.Output.Quiet, s.Output.Verbose)
 			return sbatchLine(c.Context(), o, args)
 		},
