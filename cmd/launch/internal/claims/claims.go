@@ -21,7 +21,7 @@ import (
 )
 
 // Claims are what a launch claims of host memory and of its cards, for as long as it lives, so that no other launch
-// counts on it too. An error of its methods that is an [ExitCode] was printed already.
+// counts on it too. An error of its methods that is an [cli.ExitCode] was printed already.
 type Claims struct {
 	Room    settings.Room
 	Anyway  bool             // take what is there, even if it is not enough

@@ -42,6 +42,7 @@ func (e Signals) Pending() error {
 // Forget implements [attempt.Signals].
 func (e Signals) Forget() { e.Pending() }
 
+// Close ends the collecting.
 func (e Signals) Close() {
 	if e != nil {
 		signal.Stop(e)

@@ -10,7 +10,7 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// Version is the version of [Doc]. Fields are added within a version and never change their meaning.
+// Version is the version of [Result]. Fields are added within a version and never change their meaning.
 const Version = 1
 
 // Result is the document of --json-file.
@@ -39,7 +39,7 @@ type Result struct {
 	Infeasible *run.Infeasible `json:"infeasible,omitempty"`
 }
 
-// resultSummary is the short form of a [Doc]. Its fields are those of a sweep's row. null: not known.
+// resultSummary is the short form of a [Result]. Its fields are those of a sweep's row. null: not known.
 type resultSummary struct {
 	Ending   run.Ending `json:"ending"`
 	ExitCode int        `json:"exit_code"` // launch's

@@ -64,7 +64,7 @@ func (w Writer) Replaced(say ui.Printer, name string, j *job.Job) func(string) {
 }
 
 // Failed writes an error of launch's own, so that nobody takes an older result for this run's. An error with an
-// [ExitCode] has already written its result.
+// [cli.ExitCode] has already written its result.
 func (w Writer) Failed(say ui.Printer, err error) {
 	var code cli.ExitCode
 	if err == nil || errors.As(err, &code) || CheckFile(w.To) != nil {

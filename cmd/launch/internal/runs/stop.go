@@ -142,7 +142,7 @@ func rowOf(l record.Life) string {
 		return ""
 	}
 	words := strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")
-	if n := len(words); n >= 3 && words[n-3] == "sweep" && words[n-2] == "row" { // as newSweepRow is called
+	if n := len(words); n >= 3 && words[n-3] == "sweep" && words[n-2] == "row" { // as `launch sweep row` is called
 		return filepath.Base(words[n-1])
 	}
 	return ""

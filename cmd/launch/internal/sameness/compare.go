@@ -13,6 +13,7 @@ import (
 	"github.com/launch-ml/launch/core/ui"
 )
 
+// MixOf is the mix of a run that goes on from a saved state, nil for none, though something differs.
 func MixOf(from *run.State, what []identity.Difference) (m run.Mix) {
 	if from != nil {
 		m.From, m.State = from.Steps(), filepath.Base(from.Path)

@@ -116,5 +116,5 @@ func OfTrials(flags []string) (s Values, ok bool) {
 	return s, err == nil
 }
 
-// IsSet reports whether a flag is one of those that [addSet] declares.
+// IsSet reports whether a flag is one of those that [AddSet] declares.
 func IsSet(name string) bool { return name == SetFlag || name == rowFlag }

@@ -70,10 +70,10 @@ func AddFlags(f *pflag.FlagSet) {
 		"Python, to count its memory; 0: not at all")
 }
 
-// SetFlag is the name of the flag that addSet declares.
+// SetFlag is the name of the flag that [AddSet] declares.
 const SetFlag = "set"
 
-// rowFlag is the name of the flag that addSet declares for the rows of sweeps.
+// rowFlag is the name of the flag that [AddSet] declares for the rows of sweeps.
 const rowFlag = "sweep-row"
 
 // AddSet declares --set, for the commands that read a job. It is no setting of launch: it is part of one job, as its
@@ -86,7 +86,7 @@ func AddSet(f *pflag.FlagSet) {
 	f.Lookup(rowFlag).Hidden = true
 }
 
-// AcceptFlag is the name of the flag that addAccept declares.
+// AcceptFlag is the name of the flag that [AddAccept] declares.
 const AcceptFlag = "accept"
 
 // AddAccept declares --accept. It is no setting of launch: in a variable or a file it would mix experiments unseen.
@@ -110,7 +110,7 @@ func Variable(key string) string {
 	return "LAUNCH_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
 }
 
-// A Group are settings that the same commands use. Every command takes every setting, so that `launch -q plan` and a
+// A Group is some settings that the same commands use. Every command takes every setting, so that `launch -q plan` and a
 // script that was written for another command go on working; its help has those that it uses.
 type Group []string
 
@@ -126,6 +126,7 @@ var (
 	// ProgramFlags are about the program while it runs, and about what is printed of it.
 	ProgramFlags = Group{"wait", "inside", "nodes-at", "this-node", "tty", "quiet", "verbose", "notify", "notify-command",
 		"notify-host", "status", "prune", "grace", "save-on", "yield", "sample"}
+	// All are all settings.
 	All = groups(RoomFlags, LimitFlags, ReadingFlags, StateFlags, ResultFlags, PlanFlags, ProgramFlags,
 		Group{"continue"})
 )

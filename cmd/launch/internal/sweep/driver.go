@@ -28,8 +28,7 @@ type driver struct {
 
 func newDriver(s settings.Values, accept bool) *driver {
 	return &driver{state: s.State, say: cli.Reporter(s.Output.Quiet, s.Output.Verbose), result: s.Result,
-		notices: s.Notices,
-		placing: placingOf(s), accept: accept}
+		notices: s.Notices, placing: placingOf(s), accept: accept}
 }
 
 // executor runs and prices the trials of a sweep on this machine.
