@@ -29,6 +29,9 @@ func NewExit(err error, code int) *OwnExit { return &OwnExit{err, code} }
 
 func (e *OwnExit) Error() string { return e.Err.Error() }
 
+// Unwrap returns the error.
+func (e *OwnExit) Unwrap() error { return e.Err }
+
 // Started gives the error of a program that could not be started its exit code, 126 or 127.
 func Started(err error) error {
 	var start *proc.StartError
