@@ -31,9 +31,10 @@ func TestHereAndElsewhere(t *testing.T) {
 			t.Chdir(filepath.Join("..", "..", "examples", family))
 			said := map[string]string{}
 			for name, runs := range map[string]bool{"here": false, "elsewhere": true} {
-				r := reading.Reader{Plugins: intake.Plugins{Builtin: builtins}, How: settings.Reading{Plugin: "auto"},
-					Room:   settings.Room{Wish: room.Wish{Device: "auto", VRAM: 12 * unit.GiB}},
-					Limits: run.Limits{Allow: ladder.Metrics}, State: t.TempDir(), Runs: runs}
+				where := settings.Room{Wish: room.Wish{Device: "auto", VRAM: 12 * unit.GiB}}
+				r := reading.New(factory(), t.TempDir(), where, run.Limits{Allow: ladder.Metrics},
+					settings.Reading{Plugin: "auto"})
+				r.Runs = runs
 				p, err := r.Read(t.Context(), append([]string{testPython()}, strings.Fields(args)...))
 				if err != nil {
 					t.Fatal(err)
