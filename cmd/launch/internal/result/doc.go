@@ -122,3 +122,9 @@ func known[T comparable](v T) *T {
 	}
 	return &v
 }
+
+// NotRun is the ending of a command that launch could not run.
+const NotRun run.Ending = "not run"
+
+// NotWatched is the ending of a program that took the place of launch.
+const NotWatched run.Ending = "not watched"

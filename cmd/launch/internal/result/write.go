@@ -88,9 +88,3 @@ func (w Writer) Busy(say ui.Printer, name string, j *job.Job, why error) error {
 	w.Write(say, Result{Run: name, Ending: NotRun, Code: run.TryLater, Error: why.Error(), Job: j})
 	return cli.ExitCode(run.TryLater)
 }
-
-// NotRun is the ending of a command that launch could not run.
-const NotRun run.Ending = "not run"
-
-// NotWatched is the ending of a program that took the place of launch.
-const NotWatched run.Ending = "not watched"

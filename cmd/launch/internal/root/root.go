@@ -84,7 +84,7 @@ func alone(make func() *cobra.Command) func(*cli.Factory) *cobra.Command {
 
 // Main runs the command line of this process, and returns launch's exit code.
 func Main(f *cli.Factory) int {
-	err := build(f, asked(os.Args[1:])).ExecuteContext(context.Background())
+	err := newTree(f, asked(os.Args[1:])).ExecuteContext(context.Background())
 	var code cli.ExitCode
 	var with *cli.OwnExit
 	say := cli.Notes()
@@ -119,13 +119,13 @@ func asked(args []string) func(name string) bool {
 }
 
 // Tree is launch with all its commands.
-func Tree(f *cli.Factory) *cobra.Command { return build(f, nil) }
+func Tree(f *cli.Factory) *cobra.Command { return newTree(f, nil) }
 
-// build makes launch with the commands that are wanted; nil: with all, and with those for help and completion.
-func build(f *cli.Factory, wanted func(name string) bool) *cobra.Command {
+// newTree makes launch with the commands that are wanted; nil: with all, and with those for help and completion.
+func newTree(f *cli.Factory, wanted func(name string) bool) *cobra.Command {
 	root := newRoot(f)
 	if wanted == nil {
-		complete(f, root)
+		addRest(f, root)
 		return root
 	}
 	for _, m := range makers {
@@ -137,15 +137,15 @@ func build(f *cli.Factory, wanted func(name string) bool) *cobra.Command {
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(c *cobra.Command, args []string) {
 		if c == root { // its help lists all
-			complete(f, root)
+			addRest(f, root)
 		}
 		help(c, args)
 	})
 	return root
 }
 
-// complete adds the commands that launch does not have yet.
-func complete(f *cli.Factory, root *cobra.Command) {
+// addRest adds the commands that launch does not have yet.
+func addRest(f *cli.Factory, root *cobra.Command) {
 	root.CompletionOptions.DisableDefaultCmd = false
 	for _, m := range makers {
 		if !slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == m.name }) {

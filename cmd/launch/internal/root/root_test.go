@@ -51,7 +51,7 @@ func TestAlone(t *testing.T) {
 	each = func(c *cobra.Command) {
 		seen++
 		path := strings.Fields(c.CommandPath())[1:]
-		alone, rest, err := build(f, asked(path)).Find(path)
+		alone, rest, err := newTree(f, asked(path)).Find(path)
 		if err != nil || len(rest) > 0 || alone.CommandPath() != c.CommandPath() {
 			t.Errorf("%s alone is %s, %q, %v", c.CommandPath(), alone.CommandPath(), rest, err)
 		} else if c.HasParent() && alone.UsageString() != c.UsageString() {

@@ -69,15 +69,9 @@ func (a *resumption) resume(ctx context.Context, name string, command []string) 
 	if err := prepareAgain(r, id, command); err != nil {
 		return err
 	}
-	where := &a.Claims.Room
-	if r.Host {
-		where.Device = "cpu"
-		where.Memory = cmp.Or(where.Memory, h.Limit()) // as before; 0 if the run had no limit
-	}
-	records.ClearLeftovers(a.Options.State, a.Say)
-	found, err := room.Find(ctx, where.Wish, r.Job.Command.Env)
+	found, err := a.room(ctx, h, r)
 	if err != nil {
-		return where.DeviceError(err)
+		return err
 	}
 	past, who, mix, err := a.whatGoesOn(h, r, life, found)
 	if err != nil {
@@ -92,7 +86,7 @@ func (a *resumption) resume(ctx context.Context, name string, command []string) 
 	if errors.Is(err, record.ErrBusy) {
 		return a.Results.Busy(a.Say, id, r.Job, err)
 	}
-	again := record.Event{Kind: record.Resumed, FromStart: a.over == always, Limit: where.Limit()}
+	again := record.Event{Kind: record.Resumed, FromStart: a.over == always, Limit: a.Claims.Room.Limit()}
 	if err := rec.Write(again); err != nil {
 		return err
 	}
@@ -103,6 +97,21 @@ func (a *resumption) resume(ctx context.Context, name string, command []string) 
 	defer signals.Close()
 	return a.Finish(ctx, r, rec, sameness.Already(who), attempt.Setup{Room: found, Hold: a.Claims.Hold(), Held: held,
 		Past: past, Signals: signals})
+}
+
+// room measures the room of a run, on the host if it ran there.
+func (a *resumption) room(ctx context.Context, h *record.History, r *run.Run) (room.Room, error) {
+	where := &a.Claims.Room
+	if r.Host {
+		where.Device = "cpu"
+		where.Memory = cmp.Or(where.Memory, h.Limit()) // as before; 0 if the run had no limit
+	}
+	records.ClearLeftovers(a.Options.State, a.Say)
+	found, err := room.Find(ctx, where.Wish, r.Job.Command.Env)
+	if err != nil {
+		return found, where.DeviceError(err)
+	}
+	return found, nil
 }
 
 // claim claims what a run needs that is taken up again. An exit code was printed already.

@@ -17,10 +17,12 @@ import (
 	"github.com/launch-ml/launch/cmd/launch/internal/settings"
 	"github.com/launch-ml/launch/core/attempt"
 	"github.com/launch-ml/launch/core/intake"
+	"github.com/launch-ml/launch/core/nodes"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/ui"
 )
 
 // Declare declares the flags of launch itself, which runs a command.
@@ -176,19 +178,7 @@ func (l *launch) carry(ctx context.Context, p *intake.Reading) error {
 	who := sameness.Identify(l.Options.State, p.Command, p.Job, p.Room)
 	v := reading.View(p)
 	v.Verbose, v.Truths = l.Say.Verbose, record.In(l.Options.State).Unsaid(p.Job)
-	switch {
-	case at.Node > 0:
-		l.Say.Line("node %d of %d: the launch of node 0 at %s decides", at.Node, at.Nodes, at.Address)
-	case !l.Say.Quiet:
-		cli.Fitted(l.Say, os.Stderr, l.bars).Plan(v)
-	case v.Stop != nil:
-		l.Say.Stop(p.Run, v.Stop)
-	}
-	if l.Say.Quiet {
-		for _, note := range l.reader.How.Notes { // even with --quiet: a setting that the user expects may be ignored
-			l.Say.Warn("%s", note)
-		}
-	}
+	l.show(at, v)
 	if v.Stop != nil && at.Nodes < 2 { // the launches of other nodes have to learn it too
 		l.Results.Write(l.Say, result.Result{Ending: "refused", Code: v.Stop.Code, Stop: v.Stop, Job: p.Job})
 		return cli.ExitCode(v.Stop.Code)
@@ -229,6 +219,23 @@ func (l *launch) carry(ctx context.Context, p *intake.Reading) error {
 		return l.typed(ctx, p)
 	}
 	return err
+}
+
+// show prints the plan of a run, on the node that decides.
+func (l *launch) show(at nodes.Place, v ui.View) {
+	switch {
+	case at.Node > 0:
+		l.Say.Line("node %d of %d: the launch of node 0 at %s decides", at.Node, at.Nodes, at.Address)
+	case !l.Say.Quiet:
+		cli.Fitted(l.Say, os.Stderr, l.bars).Plan(v)
+	case v.Stop != nil:
+		l.Say.Stop(v.Run, v.Stop)
+	}
+	if l.Say.Quiet {
+		for _, note := range l.reader.How.Notes { // even with --quiet: a setting that the user expects may be ignored
+			l.Say.Warn("%s", note)
+		}
+	}
 }
 
 // ownTrouble reports whether launch itself failed before the program ran, so that the command can run as typed.

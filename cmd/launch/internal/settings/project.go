@@ -30,7 +30,7 @@ type projectRule struct {
 	why   string
 }
 
-func never(string) bool { return false }
+func forbidden(string) bool { return false }
 
 // projectRules has every setting. A value that cannot be read may be set: its error names the file.
 var projectRules = map[string]projectRule{
@@ -45,15 +45,15 @@ var projectRules = map[string]projectRule{
 	"fill":         {why: "changes no more than allow permits"},
 	"formula-time": {shorter(formula.Deadline), "up to " + formula.Deadline.String(), "delays the start of the program"},
 	"gpus":         {why: "what launch plans for"},
-	"grace":        {never, "none", "kills a program that still saves its state"},
+	"grace":        {forbidden, "none", "kills a program that still saves its state"},
 	"inside":       {why: "a hook of launch's own, which prints nothing"},
-	"json-file":    {never, "none", "where launch writes"},
-	"memory":       {never, "none", "a limit for which the kernel may end the program"},
-	"nodes-at":     {never, "none", "with which machines launch talks"},
+	"json-file":    {forbidden, "none", "where launch writes"},
+	"memory":       {forbidden, "none", "a limit for which the kernel may end the program"},
+	"nodes-at":     {forbidden, "none", "with which machines launch talks"},
 	"notify": {func(v string) bool { return !strings.Contains(v, "://") }, "bell, desktop, none",
 		"an address would receive what the user runs"},
-	"notify-command": {never, "none", "a command that launch runs"},
-	"notify-host":    {never, "none", "gives an address the name of the machine"},
+	"notify-command": {forbidden, "none", "a command that launch runs"},
+	"notify-host":    {forbidden, "none", "gives an address the name of the machine"},
 	"plugin": {func(v string) bool { return v == "none" || v == "auto" }, "none, auto",
 		"chooses the program that reads the command"},
 	"prune":    {why: "keeps more records or as many"},
@@ -64,14 +64,14 @@ var projectRules = map[string]projectRule{
 	"sample":   {sampled, "100ms to 10s", "takes a core, or makes launch blind to the memory that is used"},
 	"save-on": {savesOn, "USR1, USR2, up to " + mostSaving.String() + " each",
 		"Ctrl-C and SIGTERM have to end a training"},
-	"state-dir": {never, "none", "where launch writes"},
+	"state-dir": {forbidden, "none", "where launch writes"},
 	"status":    {why: "is only shown"},
-	"this-node": {never, "none", "with which machines launch talks"},
+	"this-node": {forbidden, "none", "with which machines launch talks"},
 	"tty":       {why: "how the output is read"},
 	"verbose":   {why: "is only shown"},
 	"vram":      {why: "what launch plans for"},
 	"wait":      {why: "waits before the program starts; a signal ends it"},
-	"yield":     {never, "none", "for the trials of a sweep: stops instead of adjusting"},
+	"yield":     {forbidden, "none", "for the trials of a sweep: stops instead of adjusting"},
 }
 
 // usersAlone reports whether a project's file may make a setting only after `launch trust`.
