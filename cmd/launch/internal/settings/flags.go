@@ -124,8 +124,8 @@ var (
 	PlanFlags    = Group{"bars"}
 	AgainFlags   = Group{"allow", "anyway"} // of the limits, what a run that goes on does not have from its record
 	// ProgramFlags are about the program while it runs, and about what is printed of it.
-	ProgramFlags = Group{"wait", "inside", "nodes-at", "this-node", "tty", "quiet", "verbose", "notify", "notify-command",
-		"notify-host", "status", "prune", "grace", "save-on", "yield", "sample"}
+	ProgramFlags = Group{"wait", "inside", "nodes-at", "this-node", "tty", "quiet", "verbose", "notify",
+		"notify-command", "notify-host", "status", "prune", "grace", "save-on", "yield", "sample"}
 	// All are all settings.
 	All = groups(RoomFlags, LimitFlags, ReadingFlags, StateFlags, ResultFlags, PlanFlags, ProgramFlags,
 		Group{"continue"})
