@@ -110,8 +110,8 @@ func Variable(key string) string {
 	return "LAUNCH_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
 }
 
-// A Group is some settings that the same commands use. Every command takes every setting, so that `launch -q plan` and a
-// script that was written for another command go on working; its help has those that it uses.
+// A Group is some settings that the same commands use. Every command takes every setting, so that `launch -q plan` and
+// a script that was written for another command go on working; its help has those that it uses.
 type Group []string
 
 // The groups of settings.
@@ -122,7 +122,8 @@ var (
 	StateFlags   = Group{"state-dir"}
 	ResultFlags  = Group{"json-file"}
 	PlanFlags    = Group{"bars"}
-	AgainFlags   = Group{"allow", "anyway"} // of the limits, what a run that goes on does not have from its record
+	// AgainFlags are what a run that goes on does not have from its record, of the limits.
+	AgainFlags = Group{"allow", "anyway"}
 	// ProgramFlags are about the program while it runs, and about what is printed of it.
 	ProgramFlags = Group{"wait", "inside", "nodes-at", "this-node", "tty", "quiet", "verbose", "notify",
 		"notify-command", "notify-host", "status", "prune", "grace", "save-on", "yield", "sample"}
