@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/launch-ml/launch/cmd/launch/internal/root"
 )
 
 // The pages of the documentation show what launch really prints. TestDocs runs every command of every fenced block that has a line
@@ -569,7 +571,7 @@ func TestDocsFlags(t *testing.T) {
 			add(sub)
 		}
 	}
-	add(newRoot())
+	add(root.Tree(factory()))
 	seen := 0
 	for _, path := range docsPages(t) {
 		text, err := os.ReadFile(path)

@@ -4,22 +4,17 @@
 package main
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
 	"runtime/debug"
 	"slices"
 
-	"golang.org/x/term"
-
+	"github.com/launch-ml/launch/cmd/launch/internal/cli"
+	"github.com/launch-ml/launch/cmd/launch/internal/root"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/declared"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/proc"
-	"github.com/launch-ml/launch/core/run"
-	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/plugins/dualattn"
 	"github.com/launch-ml/launch/plugins/lm"
 	"github.com/launch-ml/launch/plugins/moco"
@@ -38,36 +33,26 @@ var builtins = []func() plugin.Plugin{
 	declared.New, // last: a project's own plugin knows more about it
 }
 
+// The linker sets these: version for a release, the others in `make build`. Go itself records the commit only with
+// -buildvcs (`go help build`).
+var version, commit, date, modified string
+
+// factory has what only this package knows.
+func factory() *cli.Factory {
+	return &cli.Factory{Builtins: builtins,
+		Linked: cli.Build{Version: version, Commit: commit, Date: date, Modified: modified == "true"}}
+}
+
 func main() {
 	// Each of these returns at once unless this process was started as the keeper, as a plugin, or to ask the driver.
 	host.ServeMain(builtins...)
 	nvml.ChildMain()
 
 	debug.SetGCPercent(400) // costs some MiB at most, and the program starts sooner
-	if i := slices.Index(os.Args, "--"); i > 0 && os.Args[1] != "plan" && os.Args[1] != "sweep" && !off() {
+	if i := slices.Index(os.Args, "--"); i > 0 && os.Args[1] != "plan" && os.Args[1] != "sweep" && !cli.Off() {
 		proc.Prepare() // the program's keeper starts while launch reads the command
 	}
-	root := newRoot()
-	err := root.ExecuteContext(context.Background())
-	var code exitCode
-	var own *ownExit
-	say := ui.Printer{W: os.Stderr, Prefix: "launch: "}
-	switch {
-	case err == nil:
-	case errors.As(err, &code):
-		os.Exit(int(code))
-	case errors.As(err, &own):
-		say.Line("%v", own.error)
-		os.Exit(own.code)
-	default:
-		say.Line("%v", err)
-		os.Exit(run.OwnTrouble)
+	if code := root.Main(factory()); code != 0 {
+		os.Exit(code)
 	}
 }
-
-// exitCode is an error whose message was printed already. main only exits with the code.
-type exitCode int
-
-func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
-
-func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }

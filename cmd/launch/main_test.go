@@ -10,6 +10,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/launch-ml/launch/cmd/launch/internal/result"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/room"
@@ -28,7 +29,7 @@ func TestMain(m *testing.M) {
 			host.Allow(mib << 20)
 		}
 		if limit, err := time.ParseDuration(os.Getenv(noticeLimitForTest)); err == nil {
-			noticeLimit = limit
+			result.NoticeLimit = limit
 		}
 		main()
 	}})

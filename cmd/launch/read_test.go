@@ -8,11 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/launch-ml/launch/cmd/launch/internal/reading"
+	"github.com/launch-ml/launch/cmd/launch/internal/settings"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/room"
+	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -27,8 +30,12 @@ func TestHereAndElsewhere(t *testing.T) {
 		t.Run(words, func(t *testing.T) {
 			t.Chdir(filepath.Join("..", "..", "examples", family))
 			said := map[string]string{}
-			for name, ask := range map[string]func(intake.Plugins) intake.Asker{"here": here, "elsewhere": elsewhere} {
-				p, err := read(t.Context(), settings{Plugin: "auto", Wish: room.Wish{Device: "auto", VRAM: 12 * unit.GiB}, Allow: ladder.Metrics, State: t.TempDir()}, append([]string{testPython()}, strings.Fields(args)...), ask)
+			for name, runs := range map[string]bool{"here": false, "elsewhere": true} {
+				where := settings.Room{Wish: room.Wish{Device: "auto", VRAM: 12 * unit.GiB}}
+				r := reading.New(factory(), t.TempDir(), where, run.Limits{Allow: ladder.Metrics},
+					settings.Reading{Plugin: "auto"})
+				r.Runs = runs
+				p, err := r.Read(t.Context(), append([]string{testPython()}, strings.Fields(args)...))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -59,16 +66,17 @@ func TestHereAndElsewhere(t *testing.T) {
 func TestAsking(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ps := intake.Plugins{Builtin: builtins}
-	own, err := here(ps)(t.Context(), host.Source{Manifest: plugin.Manifest{Name: "sisr"}}, nil)
+	own, err := ps.Here(t.Context(), host.Source{Manifest: plugin.Manifest{Name: "sisr"}}, nil)
 	if _, ok := own.(*host.Here); err != nil || !ok {
 		t.Errorf("a built-in plugin is %T, %v", own, err)
 	}
-	for name, ask := range map[string]func(intake.Plugins) intake.Asker{"here": here, "elsewhere": elsewhere} {
-		if c, err := ask(ps)(t.Context(), host.Source{Manifest: plugin.Manifest{Name: "sisr"}, Path: "/bin/false"}, nil); !errors.Is(err, host.ErrTrouble) {
+	for name, ask := range map[string]intake.Asker{"here": ps.Here, "elsewhere": ps.Elsewhere} {
+		other := host.Source{Manifest: plugin.Manifest{Name: "sisr"}, Path: "/bin/false"}
+		if c, err := ask(t.Context(), other, nil); !errors.Is(err, host.ErrTrouble) {
 			t.Errorf("%s: a plugin that does not start is %T, %v", name, c, err)
 		}
 	}
-	c, err := elsewhere(ps)(t.Context(), host.Source{Manifest: plugin.Manifest{Name: "sisr"}}, nil)
+	c, err := ps.Elsewhere(t.Context(), host.Source{Manifest: plugin.Manifest{Name: "sisr"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

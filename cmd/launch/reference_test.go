@@ -15,6 +15,10 @@ import (
 	"time"
 
 	"github.com/cpuguy83/go-md2man/v2/md2man"
+
+	"github.com/launch-ml/launch/cmd/launch/internal/cli"
+	"github.com/launch-ml/launch/cmd/launch/internal/root"
+
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
@@ -27,7 +31,7 @@ import (
 // and go test ./cmd/launch -run TestDocs -update writes it anew.
 
 // made are these parts, by their names.
-var made = map[string]func(helpDocument) string{
+var made = map[string]func(root.HelpDocument) string{
 	"commands": commandTable, "reference": referenceText, "settings": settingsText, "exit codes": exitRows,
 	"documents": documentTable,
 }
@@ -36,7 +40,7 @@ var madePart = regexp.MustCompile(`(?s)(<!-- made: ([a-z ]+) -->\n).*?(<!-- end 
 
 // The parts of the pages that are made of the commands are as the commands are now.
 func TestDocsReference(t *testing.T) {
-	help, seen := helpOf(newRoot()), map[string]bool{}
+	help, seen := root.HelpOf(root.Tree(factory())), map[string]bool{}
 	for _, page := range docsPages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
@@ -74,8 +78,8 @@ var announced = regexp.MustCompile(`[Ee]xit codes?( is|:)`)
 
 // Each command that announces exit codes has declared them.
 func TestExitsAreDeclared(t *testing.T) {
-	for _, c := range helpOf(newRoot()).Commands {
-		if announced.MatchString(c.Long) && slices.Equal(c.ExitCodes, usualExits) {
+	for _, c := range root.HelpOf(root.Tree(factory())).Commands {
+		if announced.MatchString(c.Long) && slices.Equal(c.ExitCodes, cli.UsualExits) {
 			t.Errorf("the help of %s has exit codes: declare them with exits", c.Command)
 		}
 	}
@@ -122,7 +126,7 @@ func prose(long, fence string) string {
 // anchor is the address of a heading within its page.
 func anchor(heading string) string { return strings.ReplaceAll(heading, " ", "-") }
 
-func commandTable(d helpDocument) string {
+func commandTable(d root.HelpDocument) string {
 	var b strings.Builder
 	b.WriteString("| command | |\n|---|---|\n")
 	for _, c := range d.Commands {
@@ -131,7 +135,7 @@ func commandTable(d helpDocument) string {
 	return b.String()
 }
 
-func referenceText(d helpDocument) string {
+func referenceText(d root.HelpDocument) string {
 	var b strings.Builder
 	for _, c := range d.Commands {
 		fmt.Fprintf(&b, "## %s\n\n    %s\n\n", c.Command, c.Use)
@@ -146,8 +150,8 @@ func referenceText(d helpDocument) string {
 		switch {
 		case c.Command == "launch":
 			b.WriteString("Its other flags are the [settings](#the-settings).\n\n")
-		case c.Settings:
-			b.WriteString("It takes the [settings](#the-settings) of `launch` too.\n\n")
+		case len(c.Uses) > 0:
+			fmt.Fprintf(&b, "%s\n\n", usedSettings(d, c, "[settings](#the-settings)", "`launch`", "`"))
 		}
 		b.WriteString("| exit code | |\n|--:|---|\n")
 		for _, e := range c.ExitCodes {
@@ -169,8 +173,20 @@ func referenceText(d helpDocument) string {
 	return b.String()
 }
 
+// usedSettings is which settings have an effect on a command.
+func usedSettings(d root.HelpDocument, c root.CommandDoc, settings, launch, quote string) string {
+	if len(c.Uses) == len(d.Settings) {
+		return fmt.Sprintf("It takes the %s of %s too.", settings, launch)
+	}
+	var names []string
+	for _, name := range c.Uses {
+		names = append(names, quote+"--"+name+quote)
+	}
+	return fmt.Sprintf("Of the %s of %s it uses %s.", settings, launch, strings.Join(names, ", "))
+}
+
 // flagTyped is a flag with what comes after it.
-func flagTyped(f flagDoc) string {
+func flagTyped(f root.FlagDoc) string {
 	value := map[string]string{"bool": "", "int": "=N", "uint64": "=N", "duration": "=TIME", "stringArray": "=TEXT"}
 	v, ok := value[f.Type]
 	if !ok {
@@ -186,7 +202,7 @@ func flagTyped(f flagDoc) string {
 	return name
 }
 
-func flagTable(all []flagDoc) string {
+func flagTable(all []root.FlagDoc) string {
 	var b strings.Builder
 	b.WriteString("| flag | default | |\n|---|---|---|\n")
 	for _, f := range all {
@@ -196,7 +212,7 @@ func flagTable(all []flagDoc) string {
 }
 
 // shownDefault is the default of a flag where it says more than its usage.
-func shownDefault(f flagDoc) string {
+func shownDefault(f root.FlagDoc) string {
 	switch {
 	case f.Default == "" || f.Type == "bool" && f.Default == "false" || strings.Contains(f.Usage, "(default"):
 		return ""
@@ -204,7 +220,7 @@ func shownDefault(f flagDoc) string {
 	return "`" + f.Default + "`"
 }
 
-func settingsText(d helpDocument) string {
+func settingsText(d root.HelpDocument) string {
 	var b strings.Builder
 	b.WriteString("| flag | default | variable | |\n|---|---|---|---|\n")
 	for _, f := range d.Settings {
@@ -214,15 +230,15 @@ func settingsText(d helpDocument) string {
 }
 
 // exitRows is the table of the exit codes: of a run, and of the commands that have some of their own.
-func exitRows(d helpDocument) string {
+func exitRows(d root.HelpDocument) string {
 	var b strings.Builder
 	b.WriteString("| code | of a run |\n|--:|---|\n")
-	for _, e := range runExits {
+	for _, e := range cli.RunExits {
 		fmt.Fprintf(&b, "| %s | %s |\n", e.Code, escaped(e.Meaning))
 	}
 	b.WriteString("\n| command | its codes |\n|---|---|\n")
 	for _, c := range d.Commands {
-		if slices.Equal(c.ExitCodes, usualExits) || slices.Equal(c.ExitCodes, runExits) {
+		if slices.Equal(c.ExitCodes, cli.UsualExits) || slices.Equal(c.ExitCodes, cli.RunExits) {
 			continue
 		}
 		var parts []string
@@ -234,10 +250,10 @@ func exitRows(d helpDocument) string {
 	return b.String()
 }
 
-func documentTable(helpDocument) string {
+func documentTable(root.HelpDocument) string {
 	var b strings.Builder
 	b.WriteString("| schema | version | printed or written by |\n|---|--:|---|\n")
-	for _, d := range documents {
+	for _, d := range root.Documents {
 		version := ""
 		if d.Version > 0 {
 			version = strconv.Itoa(d.Version)
@@ -265,7 +281,7 @@ func TestMan(t *testing.T) {
 	}
 	seconds, _ := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
 	date := time.Unix(seconds, 0).UTC().Format(time.DateOnly)
-	help := helpOf(newRoot())
+	help := root.HelpOf(root.Tree(factory()))
 	for _, c := range help.Commands {
 		page := md2man.Render([]byte(manPage(help, c, date)))
 		if err := os.WriteFile(filepath.Join(dir, manName(c)+".1"), page, 0o644); err != nil {
@@ -282,10 +298,10 @@ func TestMan(t *testing.T) {
 }
 
 // manName is the name of a command's page.
-func manName(c commandDoc) string { return strings.ReplaceAll(c.Command, " ", "-") }
+func manName(c root.CommandDoc) string { return strings.ReplaceAll(c.Command, " ", "-") }
 
 // manWords are what a page has to have: flags, variables of the settings, and exit codes.
-func manWords(d helpDocument, c commandDoc) (words []string) {
+func manWords(d root.HelpDocument, c root.CommandDoc) (words []string) {
 	flags := c.Flags
 	if c.Command == "launch" {
 		flags = append(slices.Clone(flags), d.Settings...)
@@ -300,7 +316,7 @@ func manWords(d helpDocument, c commandDoc) (words []string) {
 }
 
 // manPage is the page of a command as Markdown, which md2man turns into a man page.
-func manPage(d helpDocument, c commandDoc, date string) string {
+func manPage(d root.HelpDocument, c root.CommandDoc, date string) string {
 	var b strings.Builder
 	name := manName(c)
 	fmt.Fprintf(&b, "%% \"%s\" \"1\" \"%s\" \"launch\" \"launch\"\n", strings.ToUpper(name), date)
@@ -310,8 +326,8 @@ func manPage(d helpDocument, c commandDoc, date string) string {
 	switch {
 	case c.Command == "launch":
 		manFlags(&b, "SETTINGS", d.Settings)
-	case c.Settings:
-		b.WriteString("# SETTINGS\nThe settings of **launch**(1) are options of this command too.\n\n")
+	case len(c.Uses) > 0:
+		fmt.Fprintf(&b, "# SETTINGS\n%s\n\n", usedSettings(d, c, "settings", "**launch**(1)", ""))
 	}
 	b.WriteString("# EXIT STATUS\n")
 	for _, e := range c.ExitCodes {
@@ -333,7 +349,7 @@ func manPage(d helpDocument, c commandDoc, date string) string {
 // parent is the command that a command is one of; "" for launch itself.
 func parent(command string) string { return command[:max(0, strings.LastIndexByte(command, ' '))] }
 
-func manFlags(b *strings.Builder, title string, flags []flagDoc) {
+func manFlags(b *strings.Builder, title string, flags []root.FlagDoc) {
 	if len(flags) == 0 {
 		return
 	}

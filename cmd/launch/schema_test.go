@@ -18,6 +18,9 @@ import (
 
 	"github.com/invopop/jsonschema"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/launch-ml/launch/cmd/launch/internal/root"
+
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/launch-ml/launch/core/config"
@@ -26,7 +29,7 @@ import (
 	"github.com/launch-ml/launch/core/sweep"
 )
 
-// The schemas of docs/schema are made of the Go types of [documents]:
+// The schemas of docs/schema are made of the Go types of [Documents]:
 //
 //	go test ./cmd/launch -run TestDocs -update
 //
@@ -55,7 +58,8 @@ var written = map[reflect.Type]*jsonschema.Schema{
 }
 
 // completed are the packages and types whose documents have no list that is null.
-var completed = []string{"main", "cmd/launch", "core/ui", "core/record.Diff", "core/record.ComparedRun",
+var completed = []string{"cmd/launch/internal/cli", "internal/result", "internal/root", "internal/runs",
+	"internal/sbatch", "internal/plugins", "core/ui", "core/record.Diff", "core/record.ComparedRun",
 	"core/record.PhasePair", "core/check", "core/plugin/kit"}
 
 // A reflected is a schema in the making.
@@ -75,7 +79,7 @@ var comments = sync.OnceValues(func() (map[string]string, error) {
 
 // schemaOf makes the schema of a document. strict forbids fields that the type does not have: what a
 // reader must not do, and a test does.
-func schemaOf(t testing.TB, d document, strict bool) []byte {
+func schemaOf(t testing.TB, d root.Document, strict bool) []byte {
 	t.Helper()
 	described, err := comments()
 	if err != nil {
@@ -88,7 +92,9 @@ func schemaOf(t testing.TB, d document, strict bool) []byte {
 				return t.Name()
 			}
 			name := path.Base(t.PkgPath()) + "." + t.Name()
-			name = strings.TrimPrefix(name, "launch.")
+			if strings.Contains(t.PkgPath(), "cmd/launch/internal/") {
+				name = strings.ToLower(t.Name()[:1]) + t.Name()[1:]
+			}
 			r.types[name] = t
 			return name
 		}, Mapper: mapped}
@@ -135,7 +141,7 @@ func mapped(t reflect.Type) *jsonschema.Schema {
 	case t.PkgPath() != "time" && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
 		return &jsonschema.Schema{Type: "string"}
 	case t.PkgPath() != "time" && t.Implements(reflect.TypeFor[json.Marshaler]()) &&
-		!slices.Contains([]reflect.Type{reflect.TypeFor[oom.Report](), reflect.TypeFor[explained]()}, t):
+		!slices.Contains([]reflect.Type{reflect.TypeFor[oom.Report](), reflect.TypeFor[root.Explained]()}, t):
 		panic(t.String() + " writes itself: put what it writes into written")
 	}
 	return nil
@@ -212,7 +218,7 @@ func orNull(p *jsonschema.Schema) *jsonschema.Schema {
 func settingsSchema(t testing.TB) []byte {
 	t.Helper()
 	properties := map[string]any{}
-	for _, f := range helpOf(newRoot()).Settings {
+	for _, f := range root.HelpOf(root.Tree(factory())).Settings {
 		kinds := map[string][]string{"bool": {"boolean", "string"}, "int": {"integer", "string"}}[f.Type]
 		if kinds == nil {
 			kinds = []string{"string", "number", "boolean"} // the text is what counts: 0,2 and 010 and true
@@ -350,7 +356,7 @@ func compiled(t testing.TB, name string, text []byte) *validator.Schema {
 // The schemas in docs/schema are those of the Go types.
 func TestDocsSchemas(t *testing.T) {
 	there := map[string]bool{settingsName: true, sweepFileName: true}
-	for _, d := range documents {
+	for _, d := range root.Documents {
 		file := filepath.Join(schemaFolder, d.Name+".schema.json")
 		there[filepath.Base(file)] = true
 		now := schemaOf(t, d, false)
@@ -384,10 +390,11 @@ func TestDocsSchemas(t *testing.T) {
 
 // Every command that prints JSON has a document.
 func TestDocsDocuments(t *testing.T) {
-	for _, c := range helpOf(newRoot()).Commands {
-		json := slices.ContainsFunc(c.Flags, func(f flagDoc) bool { return f.Name == "json" })
+	for _, c := range root.HelpOf(root.Tree(factory())).Commands {
+		json := slices.ContainsFunc(c.Flags, func(f root.FlagDoc) bool { return f.Name == "json" })
 		if json && len(c.Documents) == 0 {
-			t.Errorf("%s prints JSON: add its type to documents, and run go test ./cmd/launch -run TestDocs -update", c.Command)
+			t.Errorf("%s prints JSON: add its type to root.Documents, and run go test ./cmd/launch -run TestDocs -update",
+				c.Command)
 		}
 	}
 }
@@ -469,7 +476,9 @@ func fieldsOf(root, s map[string]any, at string, out map[string]string, within [
 }
 
 func TestBrokenPromises(t *testing.T) {
-	of := func(v any, version int) []byte { return schemaOf(t, document{"x", version, "x", v, false}, false) }
+	of := func(v any, version int) []byte {
+		return schemaOf(t, root.Document{Name: "x", Version: version, By: "x", Type: v}, false)
+	}
 	type inner struct {
 		A int `json:"a"`
 	}
@@ -514,7 +523,7 @@ func TestBrokenPromises(t *testing.T) {
 
 // Whatever field a schema has: without it, the document breaks its promise.
 func TestEachFieldIsPromised(t *testing.T) {
-	for _, d := range documents {
+	for _, d := range root.Documents {
 		var s map[string]any
 		if err := json.Unmarshal(schemaOf(t, d, false), &s); err != nil {
 			t.Fatal(err)
@@ -546,7 +555,7 @@ func validate(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: validate NAME FILE")
 	}
-	at := slices.IndexFunc(documents, func(d document) bool { return d.Name == args[0] })
+	at := slices.IndexFunc(root.Documents, func(d root.Document) bool { return d.Name == args[0] })
 	if at < 0 {
 		ts.Fatalf("no document %s", args[0])
 	}
@@ -577,14 +586,14 @@ func validate(ts *testscript.TestScript, neg bool, args []string) {
 
 // requiredField reports whether the Go type of a document always writes a field.
 func requiredField(name, field string) bool {
-	at := slices.IndexFunc(documents, func(d document) bool { return d.Name == name })
-	t := reflect.TypeOf(documents[at].Type)
+	at := slices.IndexFunc(root.Documents, func(d root.Document) bool { return d.Name == name })
+	t := reflect.TypeOf(root.Documents[at].Type)
 	if t.Kind() == reflect.Slice {
 		t = t.Elem()
 	}
 	for _, f := range reflect.VisibleFields(t) {
 		if tag, options, _ := strings.Cut(f.Tag.Get("json"), ","); tag == field {
-			return documents[at].Whole || !strings.Contains(options, "omit")
+			return root.Documents[at].Whole || !strings.Contains(options, "omit")
 		}
 	}
 	return false
@@ -597,7 +606,7 @@ var openSchemas = sync.OnceValue(func() map[string]*validator.Schema { return al
 func allSchemas(strict bool) map[string]*validator.Schema {
 	var t testing.T // its Fatal is not reached: TestDocsSchemas has made the same
 	out := map[string]*validator.Schema{}
-	for _, d := range documents {
+	for _, d := range root.Documents {
 		text := schemaOf(&t, d, strict)
 		if !strict {
 			if file, err := os.ReadFile(filepath.Join(schemaFolder, d.Name+".schema.json")); err == nil {

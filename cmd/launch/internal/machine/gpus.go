@@ -1,0 +1,48 @@
+// Package machine has the commands that show this machine: launch gpus and launch top.
+package machine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/launch-ml/launch/cmd/launch/internal/cli"
+	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/room"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+// NewGPUs makes launch gpus.
+func NewGPUs() *cobra.Command {
+	var asJSON bool
+	c := &cobra.Command{
+		Use: "gpus", Short: "list the GPUs, how much memory is in use or claimed, and by whom",
+		Args: cli.Takes(0, 0, "no argument"),
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(c.Context(), room.DriverDeadline)
+			defer cancel()
+			all, err := nvml.List(ctx)
+			if err != nil && !errors.Is(err, nvml.ErrNoDriver) {
+				return err
+			}
+			held := room.Claims()
+			if asJSON {
+				return cli.PrintJSON(ui.CardsOf(all, held))
+			}
+			say := cli.Out()
+			if err != nil {
+				say.Line("no GPU: %v", err)
+			} else {
+				say.GPUs(ui.CardsOf(all, held))
+			}
+			if len(all) > 0 && all[0].Asked != "" {
+				say.Line("launch asked %s, because it cannot load NVIDIA's library", all[0].Asked)
+			}
+			say.OtherClaims(all, held)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
+	return c
+}

@@ -1,0 +1,42 @@
+package reading
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/intake"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ui"
+)
+
+// MissingScript is an error if the command names a script that is not there.
+func MissingScript(c job.Command) error {
+	prog, err := c.Prog()
+	if err != nil || prog.Path() == "" || prog.Shell || len(prog.Texts) > 0 { // a shell may make the script first
+		return nil
+	}
+	if _, err := os.Stat(prog.Path()); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
+		return fmt.Errorf("there is no script %s", prog.Path())
+	}
+	return nil
+}
+
+// maxHint bounds the command that a hint repeats.
+const maxHint = 300
+
+// DeclareHint is the line after "launch does not recognise this command": how to declare it. It is "" where a
+// declaration would not help, because launch finds no Python script in the command.
+func DeclareHint(p *intake.Reading) string {
+	if !p.Declarable() {
+		return ""
+	}
+	command := []rune(ui.Quote(p.Command.Args))
+	if len(command) > maxHint {
+		command = append(command[:maxHint], []rune("…")...)
+	}
+	return "to declare its settings: launch init -- " + ui.OneLine(string(command))
+}
