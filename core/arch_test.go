@@ -206,7 +206,7 @@ const (
 	mostPackages = 45   // under core
 	mostFloors   = 8    // packages of core on the longest way down the imports
 	mostLines    = 6000 // of the Go files of a package of core, without tests
-	mainLines = 400 // of cmd/launch
+	mainLines    = 400  // of cmd/launch
 )
 
 // larger are packages of more than mostLines, and what they have.

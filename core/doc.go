@@ -27,21 +27,8 @@
 //
 // Decisions are pure functions of values (ladder.Fit, run.Next, attempt's outcome, oom's verdict). Packages that act on
 // the world (proc, nvml, record, plugin/host, overlay) decide nothing. cmd/launch wires them: it reads the settings,
-// which go no further, and has a file or a folder for each command. A plugin (plugins/) imports what pluginMay lists,
+// which go no further, and has a folder for each command (cmd/launch/main.go lists them). A plugin (plugins/) imports what pluginMay lists,
 // and no more.
 //
 // arch_test.go lists who may import whom, and how large the house may be: rooms, packages, floors, lines of a package.
-//
-// Below the few lines of cmd/launch, cmd/launch/internal has, from the ground up:
-//
-//	cli       what every command shares: exit codes, printers, signals, this build
-//	settings  reads flags, environment and files as groups of a few values, of which a command takes those it uses
-//	records   opens records and receipts
-//	sameness  compares what goes on with what began; reading reads and prices a command; engine asks for jobs of Slurm
-//	result    writes --json-file and sends notices
-//	claims    claims memory for a run, and waits for it
-//	carry     carries a run to its end, on one machine or several
-//
-// then a folder for each command or group of commands (run, plan, check, draft, sbatch, sweep, runs, receipts, report,
-// machine, plugins, trust), none of which imports another, and root, which makes the one that was asked for.
 package core

@@ -1,6 +1,19 @@
 // Command launch runs a training command so that it fits its GPU, and resumes it after an out-of-memory.
 //
 //	launch -- python train.py -opt x.yml
+//
+// Below these few lines the folder internal has, from the ground up:
+//
+//	cli       what every command shares: exit codes, printers, signals, this build
+//	settings  reads flags, environment and files as groups of a few values, of which a command takes those it uses
+//	records   opens records and receipts
+//	sameness  compares what goes on with what began; reading reads and prices a command; engine asks for jobs of Slurm
+//	result    writes --json-file and sends notices
+//	claims    claims memory for a run, and waits for it
+//	carry     carries a run to its end, on one machine or several
+//
+// then a folder for each command or group of commands (run, plan, check, draft, sbatch, sweep, runs, receipts, report,
+// machine, plugins, trust), none of which imports another, and root, which makes the one that was asked for.
 package main
 
 import (
