@@ -15,6 +15,7 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/trace"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -36,6 +37,9 @@ writes nothing, except the plan to --json-file. --compare prints all configurati
 			if len(args) == 0 {
 				return errors.New("plan needs a command: launch plan -- python train.py …")
 			}
+			if as.Trace {
+				s.Trace = trace.Deadline
+			}
 			if as.Compare != "" {
 				return compare(c.Context(), s, args, as)
 			}
@@ -49,6 +53,8 @@ writes nothing, except the plan to --json-file. --compare prints all configurati
 		"share of the card, measured speed, whether it fits; for several cards with --vram 8GiB,12GiB; "+
 		"--compare=KEY=V1,V2: values of a setting")
 	c.Flags().Lookup("compare").NoOptDefVal = byRungs
+	c.Flags().BoolVar(&as.Trace, "trace", false, "run the script with tensors that are not there, for what the plan does not know: "+
+		"it computes nothing, needs no card, and leaves no mark")
 	addSet(c.Flags())
 	return exits(c, exitMeaning{"0", "the plan fits, or nothing is known about that"},
 		exitMeaning{"78", "it will not fit or might not (without plan, launch still runs what might not fit)"},
@@ -59,6 +65,7 @@ writes nothing, except the plan to --json-file. --compare prints all configurati
 // planFlags are the flags of plan itself.
 type planFlags struct {
 	JSON, Verbose bool
+	Trace         bool
 	Compare       string // "": one plan; byRungs, or KEY=V1,V2
 }
 

@@ -30,7 +30,7 @@ func read(ctx context.Context, s settings, args []string, ask func(intake.Plugin
 	ps := s.plugins()
 	r, err := intake.Read(ctx, intake.Options{
 		Plugins: ps, Ask: ask(ps), Plugin: s.Plugin, AsTyped: s.AsTyped, Wish: s.Wish, GPUs: s.GPUs, Set: s.Set,
-		Called: s, Learner: s.learner, FormulaTime: s.FormulaTime, Runs: s.runs,
+		Called: s, Learner: s.learner, FormulaTime: s.FormulaTime, Trace: s.Trace, Runs: s.runs,
 		Limits: run.Limits{Allow: s.Allow, AsAsked: s.AsAsked, Fill: s.Fill, Fast: s.Fast, Rehearse: s.Rehearse, Anyway: s.Anyway},
 	}, args)
 	if r != nil {

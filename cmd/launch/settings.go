@@ -78,9 +78,11 @@ type settings struct {
 	Sample time.Duration
 	// FormulaTime is how long the formulas of a plugin may take; 0: none is run.
 	FormulaTime time.Duration
-	Receipts    bool // correct estimates by earlier receipts
-	Prune       bool // remove old records after a run
-	Expects     bool // the user set something that has an effect only on a recognised job
+	// Trace is how long a trace of the script may take; 0: none is made.
+	Trace    time.Duration
+	Receipts bool // correct estimates by earlier receipts
+	Prune    bool // remove old records after a run
+	Expects  bool // the user set something that has an effect only on a recognised job
 
 	// Notes are warnings about the settings files, to be printed once.
 	Notes []string
