@@ -27,7 +27,7 @@ func (t Tracer) Price(ctx context.Context, j *job.Job, set *ladder.Set, c mem.Ca
 		return nil, err
 	}
 	if asked.End.Failed {
-		return nil, asked.End.problem()
+		return nil, asked.problem()
 	}
 	priced := asked.Phases(t.Card, c)
 	for _, p := range priced {
@@ -45,7 +45,7 @@ func (t Tracer) Price(ctx context.Context, j *job.Job, set *ladder.Set, c mem.Ca
 	case err != nil:
 		return append(notes, fmt.Sprintf("%q was not traced: %v", rung.Name, err)), nil
 	case second.End.Failed:
-		return append(notes, fmt.Sprintf("%q was not traced: %v", rung.Name, second.End.problem())), nil
+		return append(notes, fmt.Sprintf("%q was not traced: %v", rung.Name, second.problem())), nil
 	}
 	pair := pair{asked: asked, second: second, micro: j.Batch.Micro, other: rung.Values[job.MicroBatch]}
 	if why, cost := pair.costs(); why != "" {
@@ -86,11 +86,14 @@ func (t Tracer) edited(ctx context.Context, j *job.Job, edits []config.Edit) (*T
 }
 
 // problem is why a trace failed.
-func (e End) problem() error {
-	if e.Place != "" {
-		return fmt.Errorf("%s (%s)", e.Why, e.Place)
+func (t *Trace) problem() error {
+	why := t.End.Why
+	if t.End.Place != "" {
+		why = fmt.Sprintf("%s (%s)", why, t.End.Place)
+	} else if last := lastLine(t.Output); last != "" && !strings.Contains(why, last) {
+		why = fmt.Sprintf("%s before it had trained; it printed %q", why, last)
 	}
-	return errors.New(e.Why)
+	return errors.New(why)
 }
 
 // told says in one line what was traced.
@@ -99,10 +102,13 @@ func (t *Trace) told(phases []Phase) string {
 	for _, p := range phases {
 		seen = append(seen, fmt.Sprintf("%s (%d batches)", p.Name, p.Batches))
 	}
-	text := fmt.Sprintf("traced with torch %s, without computing anything: %d optimizer steps; %s", t.End.Torch, t.End.Steps,
+	text := fmt.Sprintf("traced with torch %s, without computing anything: %d optimizer steps: %s", t.End.Torch, t.End.Steps,
 		strings.Join(seen, ", "))
 	if s := t.StepsSeen(); len(s) > 1 && s[1].Samples > 0 {
 		text += fmt.Sprintf("; %d samples a step in %d passes", s[1].Samples, s[1].Passes)
+	}
+	if t.End.Steps < wanted {
+		text += "; it stopped early: " + t.problem().Error()
 	}
 	if !slices.ContainsFunc(phases, func(p Phase) bool { return p.Name == Validation }) {
 		text += "; no validation was seen"

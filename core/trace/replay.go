@@ -63,10 +63,18 @@ func (t *Trace) Phases(d gpu.Device, c mem.Caching) []Phase {
 	var out []Phase
 	for _, name := range []string{Building, Training, Validation} {
 		if at, ok := fullest[name]; ok {
-			out = append(out, Phase{name, batches[name], t.estimate(name, at, kinds, d, c)})
+			out = append(out, Phase{name, batches[name], t.estimate(name, t.began(names, name, at), at, kinds, d, c)})
 		}
 	}
 	return out
+}
+
+// began is the first event of the run of a phase in which an event lies.
+func (t *Trace) began(names []string, name string, at int) int {
+	for at > 0 && names[at-1] == name {
+		at--
+	}
+	return at
 }
 
 // kinds are the kinds of storages, as far as they were told.
@@ -125,7 +133,7 @@ func (t *Trace) named() []string {
 }
 
 // estimate prices the moment at which a phase holds most.
-func (t *Trace) estimate(name string, at int, kinds map[int32]string, d gpu.Device, c mem.Caching) (e mem.Estimate) {
+func (t *Trace) estimate(name string, first, at int, kinds map[int32]string, d gpu.Device, c mem.Caching) (e mem.Estimate) {
 	held := map[int32]int{} // what is live then, and where it was allocated
 	backward, batch := -1, -1
 	for i, ev := range t.Events[:at+1] {
@@ -169,12 +177,9 @@ func (t *Trace) estimate(name string, at int, kinds map[int32]string, d gpu.Devi
 	}) {
 		e.Add(mem.Item{Kind: k, What: string(k), Bytes: sums[k], From: from})
 	}
-	free, reserved := t.replay(at, c, 0), unit.Bytes(0)
-	if reserved = free; free > live {
-		reserved = min(free, t.replay(at, c, live))
-	}
-	e.Reserved = free
-	e.Add(mem.Item{Kind: mem.Slack, What: string(mem.Slack), Bytes: max(0, reserved-live), Guess: c.Other != "",
+	need, reserved := t.replay(first, at, live, c)
+	e.Reserved = reserved
+	e.Add(mem.Item{Kind: mem.Slack, What: string(mem.Slack), Bytes: max(0, need-live), Guess: c.Other != "",
 		From: "the caching allocator replayed on what was traced"},
 		mem.BLASWorkspace(d.Capability), mem.BLASLtWorkspace(d.Capability), mem.CUDAContext(d.Name, d.Total))
 	return e
@@ -184,25 +189,35 @@ func (t *Trace) estimate(name string, at int, kinds map[int32]string, d gpu.Devi
 var modelStates = map[string]mem.Kind{"parameter": mem.Parameters, "gradient": mem.Gradients, "state": mem.Optimizer,
 	"buffer": mem.Buffers}
 
-// replay is what the caching allocator reserves for the events up to one, where the driver has limit to give; 0 is no
-// limit.
-func (t *Trace) replay(at int, c mem.Caching, limit unit.Bytes) unit.Bytes {
-	a := mem.Allocator{Caching: c, Limit: limit}
-	blocks := map[int32]int32{}
-	for _, e := range t.Events[:at+1] {
+// replay is what the caching allocator reserves for a phase whose first event and fullest moment these are: what it needs
+// where the driver has just what lives, so that it gives back what is merely cached, and what it comes to hold where there
+// is room for all.
+func (t *Trace) replay(first, at int, live unit.Bytes, c mem.Caching) (need, reserved unit.Bytes) {
+	free, tight := mem.Allocator{Caching: c}, mem.Allocator{Caching: c}
+	loose, bound := map[int32]int32{}, map[int32]int32{}
+	for i, e := range t.Events[:at+1] {
+		if i == first {
+			tight.GiveBack()
+			tight.Limit = live
+		}
 		switch e.What {
 		case Allocated:
 			if e.Bytes > 0 {
-				blocks[e.ID] = a.Ask(e.Bytes)
+				loose[e.ID], bound[e.ID] = free.Ask(e.Bytes), tight.Ask(e.Bytes)
 			}
 		case Freed:
-			if b, ok := blocks[e.ID]; ok {
-				a.Free(b)
-				delete(blocks, e.ID)
+			if b, ok := loose[e.ID]; ok {
+				free.Free(b)
+				tight.Free(bound[e.ID])
+				delete(loose, e.ID)
+				delete(bound, e.ID)
 			}
 		}
+		if i >= first {
+			need, reserved = max(need, tight.Held()), max(reserved, free.Held())
+		}
 	}
-	return a.Usage().Reserved
+	return min(need, reserved), reserved
 }
 
 // A Step is what one optimizer step was made of.

@@ -3,7 +3,7 @@
 //
 // The script is the user's, unchanged; the tracer (trace.py) makes PyTorch answer for a card that is described. Nothing
 // of the machine is changed: the process is the first one in namespaces of its own, without a network and without
-// devices, over a file system whose writes go to memory and end with it (jail_linux.go). Where the kernel gives no
+// devices, over a file system whose writes go to memory and end with it (jail.go). Where the kernel gives no
 // such jail, nothing is run. What was allocated is replayed in core/mem's caching allocator.
 package trace
 
@@ -33,8 +33,13 @@ import (
 var tracer []byte
 
 const (
-	// Deadline is how long a trace may take unless the user sets another.
+	// Deadline is how much CPU time a trace may take unless the user sets another. The machine's other work does not
+	// count, up to a point.
 	Deadline = 60 * time.Second
+	patience = 4 // times the deadline, by the clock
+	// wanted are the optimizer steps after which enough was seen of training: the states appear at the first, and the
+	// pools settle after it.
+	wanted = 3
 	// disk is how much the script may write.
 	disk = 1 * unit.GiB
 	// mostEvents bounds what is read of the tracer. GPT-2 asks 6,000 times in a step.
@@ -53,7 +58,6 @@ type Tracer struct {
 	Env         []string   // of the program
 	Deadline    time.Duration
 	Memory      unit.Bytes // of host memory, for each process; 0: no limit
-	Steps       int        // optimizer steps until it has seen enough; 0: 3
 }
 
 // A Trace is what came of it.
@@ -140,11 +144,11 @@ func (t Tracer) Run(ctx context.Context, p *command.Prog, files map[string][]byt
 	}
 	c := cell{
 		Argv: []string{t.Interpreter, "-B", "-W", "ignore", shelf + "/trace.py"}, Env: t.environ(), Dir: p.Dir,
-		Disk: int64(disk), Data: uint64(t.Memory), Input: input,
+		Disk: int64(disk), Data: uint64(t.Memory), Seconds: uint64(t.Deadline / time.Second), Input: input,
 		Files: map[string][]byte{"trace.py": tracer, "nocard.so": library},
 	}
 	maps.Copy(c.Files, files)
-	bounded, cancel := context.WithTimeout(ctx, t.Deadline)
+	bounded, cancel := context.WithTimeout(ctx, patience*t.Deadline)
 	defer cancel()
 	out, err := c.run(bounded)
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
@@ -155,10 +159,7 @@ func (t Tracer) Run(ctx context.Context, p *command.Prog, files map[string][]byt
 
 // request is what the tracer is asked for a command.
 func (t Tracer) request(p *command.Prog) (ask request, err error) {
-	ask = request{Target: p.Script, Args: p.Args, NoCard: shelf + "/nocard.so", World: max(1, t.Ranks), Steps: t.Steps}
-	if ask.Steps == 0 {
-		ask.Steps = 3
-	}
+	ask = request{Target: p.Script, Args: p.Args, NoCard: shelf + "/nocard.so", World: max(1, t.Ranks), Steps: wanted}
 	if ask.Args == nil {
 		ask.Args = []string{}
 	}

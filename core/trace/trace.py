@@ -41,7 +41,8 @@ class Enough(BaseException):
 
 def finish(why, **more):
     """Reports the end and leaves at once: no atexit handler, thread or finalizer of the script runs."""
-    emit("E " + json.dumps({"why": why, **versions(), **more}))
+    found = versions()
+    emit("E " + json.dumps({"why": why, "failed": found["steps"] == 0, **found, **more}))
     OUT.flush()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -190,14 +191,14 @@ def answer_for_card(torch):
         set_device=nothing, synchronize=nothing, empty_cache=nothing, _lazy_init=nothing, init=nothing,
         manual_seed=nothing, manual_seed_all=nothing, seed=nothing, seed_all=nothing, ipc_collect=nothing,
         set_rng_state=nothing, set_rng_state_all=nothing, initial_seed=lambda: 0,
-        get_rng_state=lambda *a: torch.zeros(16, dtype=torch.uint8), get_rng_state_all=lambda: [],
+        get_rng_state=lambda *a, **k: torch.zeros(16, dtype=torch.uint8), get_rng_state_all=lambda *a, **k: [],
         memory_allocated=memory, memory_reserved=peak, memory_cached=peak, max_memory_allocated=peak,
         max_memory_reserved=peak, max_memory_cached=peak, memory_stats=lambda *a, **k: {},
         reset_peak_memory_stats=nothing, reset_max_memory_allocated=nothing, reset_max_memory_cached=nothing,
-        mem_get_info=lambda *a: (max(0, card["memory"] - TRACE.live), card["memory"]),
+        mem_get_info=lambda *a, **k: (max(0, card["memory"] - TRACE.live), card["memory"]),
         memory_summary=lambda *a, **k: "", set_per_process_memory_fraction=nothing,
-        is_current_stream_capturing=lambda: False, can_device_access_peer=lambda *a: False,
-        utilization=lambda *a: 0, temperature=lambda *a: 0, power_draw=lambda *a: 0,
+        is_current_stream_capturing=lambda: False, can_device_access_peer=lambda *a, **k: False,
+        utilization=lambda *a, **k: 0, temperature=lambda *a, **k: 0, power_draw=lambda *a, **k: 0,
     )
     for name, answer in answers.items():
         for module in (cuda, cuda.memory, cuda.random):
@@ -230,8 +231,8 @@ def answer_for_card(torch):
 
     for name in ("Stream", "Event", "ExternalStream"):
         setattr(cuda, name, Stream)
-    cuda.stream = cuda.StreamContext = lambda stream=None: Stream()
-    cuda.current_stream = cuda.default_stream = lambda *a: Stream()
+    cuda.stream = cuda.StreamContext = lambda *a, **k: Stream()
+    cuda.current_stream = cuda.default_stream = lambda *a, **k: Stream()
     cuda.set_stream = nothing
     cuda.device = cuda.device_of = cuda._DeviceGuard = Device
     torch._C._cuda_getCurrentBlasHandle = lambda: 0
@@ -332,7 +333,7 @@ def follow_modules(torch, FakeTensor):
         if isinstance(self, norm) and self.training and not TRACE.normed:
             TRACE.normed = True
             emit("M norm")
-        if TRACE.depth == 0:
+        if TRACE.depth == 0 and next(self.parameters(), None) is not None:  # a loss has none
             grad = torch.is_grad_enabled()
             emit("M forward %d %d %d" % (grad, self.training, samples(args, kwargs)))
         TRACE.depth += 1
@@ -529,6 +530,13 @@ def run_eagerly(torch):
     torch.jit.script = lambda obj=None, *a, **k: obj if obj is not None else (lambda f: f)
 
 
+def spawn_here(torch):
+    """Runs the first of the processes that a script would start, in this one."""
+    import torch.multiprocessing as multiprocessing
+    multiprocessing.spawn = lambda fn, args=(), *a, **k: fn(0, *args)
+    multiprocessing.spawn.__module__ = "torch.multiprocessing.spawn"
+
+
 def one_rank(torch):
     """A process group of which only this rank is there."""
     import torch.distributed as dist
@@ -583,6 +591,7 @@ def main():
     keep_states(torch)
     choose_attention(torch)
     run_eagerly(torch)
+    spawn_here(torch)
     one_rank(torch)
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device="cuda") is a move that the mode sees
     torch._C._ensureCUDADeviceGuardSet()
@@ -597,7 +606,7 @@ def main():
         why, more = "the script exited with %s" % (e.code if e.code is not None else 0), {}
     except BaseException as e:
         traceback.print_exc()
-        why, more = "%s: %s" % (type(e).__name__, str(e)[:400]), {"failed": TRACE.steps < STEPS, "place": place(e)}
+        why, more = "%s: %s" % (type(e).__name__, str(e)[:400]), {"place": place(e)}
     finish(why, compiled=TRACE.compiled, **more)
 
 

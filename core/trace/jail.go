@@ -21,13 +21,14 @@ const word = "launch-trace-jail"
 
 // A cell is what the jail is built for, as the process that builds it reads it from its standard input.
 type cell struct {
-	Argv  []string          `json:"argv"`
-	Env   []string          `json:"env"`
-	Dir   string            `json:"dir"`
-	Disk  int64             `json:"disk"`  // bytes of all that is written
-	Data  uint64            `json:"data"`  // bytes of memory of each process; 0: no limit
-	Input []byte            `json:"input"` // of the program
-	Files map[string][]byte `json:"files"` // what the jail has in its folder [shelf], by name
+	Argv    []string          `json:"argv"`
+	Env     []string          `json:"env"`
+	Dir     string            `json:"dir"`
+	Disk    int64             `json:"disk"`    // bytes of all that is written
+	Data    uint64            `json:"data"`    // bytes of memory of each process; 0: no limit
+	Seconds uint64            `json:"seconds"` // of CPU time of each process
+	Input   []byte            `json:"input"`   // of the program
+	Files   map[string][]byte `json:"files"`   // what the jail has in its folder [shelf], by name
 }
 
 // scrap is where the memory for what is written is mounted while the jail is built: a folder that every Linux has, and of
@@ -315,7 +316,7 @@ func loopback() {
 
 // give sets the limits of what is started, and gives up every capability for good.
 func (c cell) give() error {
-	limits := map[int]uint64{unix.RLIMIT_CORE: 0}
+	limits := map[int]uint64{unix.RLIMIT_CORE: 0, unix.RLIMIT_CPU: c.Seconds}
 	if c.Data > 0 {
 		limits[unix.RLIMIT_DATA] = c.Data
 	}
