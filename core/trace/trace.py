@@ -145,9 +145,14 @@ def counting(torch):
     class Counting(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
-            device = kwargs.get("device")
-            if device is not None and torch.device(device).type == "cuda" or \
-                    any(isinstance(x, FakeTensor) for x in pytree.tree_leaves((args, kwargs))):
+            leaves = pytree.tree_leaves((args, kwargs))
+            fakes = any(isinstance(x, FakeTensor) for x in leaves)
+            if torch.is_inference_mode_enabled() and not fakes:  # there, to() is not yet in its parts
+                with self:
+                    out = func.decompose(*args, **kwargs)
+                if out is not NotImplemented:
+                    return out
+            if fakes or any(isinstance(x, torch.device) and x.type == "cuda" for x in leaves):
                 with fake:
                     out = func(*args, **kwargs)
             else:
