@@ -13,7 +13,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install check lint format test race demo demo-moco demo-stablesr demo-dualattn demo-lm demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations test-declarations test-install card card-pack attack attack-kill deps fmt man site site-tools check-site pictures docs-update dist
+.PHONY: build install check lint format test race mutation demo demo-moco demo-stablesr demo-dualattn demo-lm demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations test-declarations test-install card card-pack attack attack-kill deps fmt man site site-tools check-site pictures docs-update dist
 
 # What `launch version` prints of the commit. Go would record it by itself (-buildvcs), but not where git is told not to be asked, and
 # it fails where git refuses; here what git does not answer is left out.
@@ -91,6 +91,14 @@ test: deps format lint
 	$(MAKE) test-declarations
 	$(MAKE) test-install
 	$(MAKE) attack QUICK=--quick
+
+# mutation makes small faults in the packages that decide what happens to a run, and prints how many their tests find: FAULTS in each
+# package, drawn by SEED, within TIME_LIMIT. PACKAGES names other packages. The tree stays as it is (tools/mutation).
+FAULTS ?= 20
+SEED   ?= 1
+TIME_LIMIT ?= 30m
+mutation:
+	$(GO) run ./tools/mutation -n $(FAULTS) -seed $(SEED) -time $(TIME_LIMIT) $(PACKAGES)
 
 race:
 	$(GO) test -race ./core/... ./plugins/... ./cmd/...

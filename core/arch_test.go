@@ -51,7 +51,7 @@ var only = map[string]string{
 // pluginMay is what a plugin's packages may import: the SDK's values, never the host, a process or a device.
 var pluginMay = []string{"core/plugin", "core/gpu", "core/job", "core/ladder", "core/config",
 	"core/config/command", "core/file", "core/lazy", "core/mem", "core/metric", "core/nn", "core/python",
-	"core/python/options", "core/unit"}
+	"core/unit"}
 
 // imports lists what the Go files of a package import, with the file that does.
 func imports(t *testing.T, root string) map[string]map[string]string {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
@@ -172,7 +171,7 @@ func share(r *run.Run, free unit.Bytes) room.Share {
 
 // patience is how long this launch waits for room, and how it reports that.
 func (s settings) patience(say ui.Printer) room.Patience {
-	return room.Patience{For: s.Wait, Say: func(w claim.Want) {
+	return room.Patience{For: s.Wait, Say: func(w room.Want) {
 		if s.Quiet {
 			return
 		}
@@ -181,7 +180,7 @@ func (s settings) patience(say ui.Printer) room.Patience {
 			limit = fmt.Sprintf(", at most %v", s.Wait)
 		}
 		switch {
-		case w.Resource == claim.Host:
+		case w.Resource == room.HostMemory:
 			say.Line("waiting for %v of host memory, which other launches hold%s (Ctrl-C ends the wait)", w.Bytes, limit)
 		case w.Open:
 			say.Line("waiting for a card that no other launch uses%s (Ctrl-C ends the wait)", limit)

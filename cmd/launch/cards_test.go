@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -249,7 +248,7 @@ func kill(t *testing.T, w *trainee, log, claims string, load *busy) {
 	began := time.Now()
 	w.cmd.Process.Kill()
 	w.cmd.Wait()
-	for slices.ContainsFunc(listIn(claims), func(h claim.Held) bool { return h.PID == w.cmd.Process.Pid }) {
+	for slices.ContainsFunc(listIn(claims), func(h room.Held) bool { return h.PID == w.cmd.Process.Pid }) {
 		if time.Since(began) > freeWithin+load.slack() {
 			t.Errorf("the claim of a killed launch is held for %v", time.Since(began))
 			break
@@ -262,11 +261,11 @@ func kill(t *testing.T, w *trainee, log, claims string, load *busy) {
 var listing sync.Mutex
 
 // listIn lists the claims in a folder that is not the machine's.
-func listIn(claims string) []claim.Held {
+func listIn(claims string) []room.Held {
 	listing.Lock()
 	defer listing.Unlock()
-	claim.Within(claims)
-	return claim.List()
+	room.ClaimsWithin(claims)
+	return room.Claims()
 }
 
 // read reads a program's log.

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/check"
-	"github.com/launch-ml/launch/core/doctor"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/proc"
@@ -96,7 +95,7 @@ func factsOf(ctx context.Context, s settings, p *intake.Reading) check.Facts {
 	} else {
 		f.Missing = missingScript(p.Command)
 	}
-	f.Machine = doctor.Look(ctx, subject(p.Command.Args)).Examine()
+	f.Machine = check.LookAtMachine(ctx, subject(p.Command.Args)).Examine()
 	if p.Job == nil {
 		f.Why = p.Why()
 		f.Declare = declareHint(p)

@@ -12,9 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/launch-ml/launch/core/checklist"
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
@@ -33,7 +32,7 @@ func newGPUs() *cobra.Command {
 			if err != nil && !errors.Is(err, nvml.ErrNoDriver) {
 				return err
 			}
-			held := claim.List()
+			held := room.Claims()
 			if asJSON {
 				return printJSON(ui.CardsOf(all, held))
 			}
@@ -109,7 +108,7 @@ type showDocument struct {
 	Torn    bool           `json:"torn"` // the last line of the record was truncated
 	Events  []record.Event `json:"events"`
 	// Checklist is empty while the run goes on, and for a command that no plugin recognised.
-	Checklist []checklist.Item `json:"checklist"`
+	Checklist []job.CheckResult `json:"checklist"`
 }
 
 func newShow() *cobra.Command {
@@ -143,12 +142,12 @@ func newShow() *cobra.Command {
 }
 
 // checklistOf is the checklist of a recorded run; empty while it runs, and for a command that no plugin recognised.
-func checklistOf(h *record.History) []checklist.Item {
+func checklistOf(h *record.History) []job.CheckResult {
 	r := h.Run()
 	if r == nil || h.Life().Alive {
-		return []checklist.Item{}
+		return []job.CheckResult{}
 	}
-	return append([]checklist.Item{}, run.Checklist(r.Job, h.Tried())...)
+	return append([]job.CheckResult{}, run.Checklist(r.Job, h.Tried())...)
 }
 
 func printJSON(v any) error {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/intake"
-	"github.com/launch-ml/launch/core/receipt"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
@@ -110,6 +110,6 @@ func (s settings) speeds(p *intake.Reading) func(run.Configuration) float64 {
 	if err != nil || len(rs) == 0 {
 		return nil
 	}
-	of := receipt.Of(p.Job, p.Room.Device, p.Room.Limit() > 0)
+	of := record.SubjectOf(p.Job, p.Room.Device, p.Room.Limit() > 0)
 	return func(c run.Configuration) float64 { return of.Speed(rs, p.Run.Ladders, c.Shared, c.Rung) }
 }

@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/launch-ml/launch/core/diff"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/ui"
 )
@@ -29,7 +28,7 @@ same. It does not decide which of these caused which. What a record lacks is lis
 			if err != nil {
 				return err
 			}
-			var sides []diff.Side
+			var sides []record.Side
 			for _, name := range args {
 				id, err := store.Find(name)
 				if err != nil {
@@ -39,9 +38,9 @@ same. It does not decide which of these caused which. What a record lacks is lis
 				if err != nil {
 					return err
 				}
-				sides = append(sides, diff.Side{History: h, Receipts: all})
+				sides = append(sides, record.Side{History: h, Receipts: all})
 			}
-			d := diff.Compare(sides[0], sides[1])
+			d := record.Compare(sides[0], sides[1])
 			if asJSON {
 				return printJSON(d)
 			}

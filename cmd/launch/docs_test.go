@@ -26,6 +26,7 @@ import (
 //	<!-- after: COMMAND -->      a command to run first
 //	<!-- file: NAME -->          the block is the text of a file, which is written to that folder
 //	<!-- not run: REASON -->     the block is not run; [docsNotRun] is how many of these there are
+//	<!-- new home -->            from this block on, the page has a new home folder, and new copies of the folders
 //
 // "$ cd FOLDER" holds for the rest of the page.
 //
@@ -40,6 +41,9 @@ var update = flag.Bool("update", false, "rewrite the outputs that the documentat
 // docsNotRun is how many blocks of all pages are marked as not run. Lower it where a block can be run after all.
 const docsNotRun = 1
 
+// docsMost is how many pages docs may have: a new one takes the place of another, or becomes a part of it.
+const docsMost = 30
+
 // docsTorch begins the version of torch whose memory the pages show: Debian's.
 const docsTorch = "1.13"
 
@@ -47,6 +51,9 @@ func docsPages(t *testing.T) []string {
 	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no page in docs: %v", err)
+	}
+	if len(pages) > docsMost {
+		t.Errorf("docs has %d pages, more than %d", len(pages), docsMost)
 	}
 	root := filepath.Join("..", "..")
 	return append([]string{filepath.Join(root, "README.md"), filepath.Join(root, "SKILL.md")}, pages...)
@@ -108,6 +115,7 @@ type docsPage struct {
 // A docsBlock is the lines from..to-1 of a page, without the fences.
 type docsBlock struct {
 	from, to int
+	newHome  bool
 	options  map[string]string
 	lines    []string // as the page is to show them
 }
@@ -127,11 +135,13 @@ var docsComment = regexp.MustCompile(`^<!-- (in|after|file|not run): (.+) -->$`)
 
 func parsePage(text string) (*docsPage, error) {
 	p := &docsPage{lines: strings.Split(text, "\n")}
-	options := map[string]string{}
+	options, newHome := map[string]string{}, false
 	for i := 0; i < len(p.lines); i++ {
 		line := p.lines[i]
 		comment := docsComment.FindStringSubmatch(line)
 		switch {
+		case line == "<!-- new home -->":
+			newHome = true
 		case comment != nil:
 			options[comment[1]] = comment[2]
 		case strings.HasPrefix(line, "    $ "):
@@ -141,10 +151,10 @@ func parsePage(text string) (*docsPage, error) {
 			if n < 0 {
 				return nil, fmt.Errorf("line %d: a block that does not end", i+1)
 			}
-			b := docsBlock{from: i + 1, to: i + 1 + n, options: options, lines: p.lines[i+1 : i+1+n]}
+			b := docsBlock{from: i + 1, to: i + 1 + n, newHome: newHome, options: options, lines: p.lines[i+1 : i+1+n]}
 			isCommand := func(l string) bool { return strings.HasPrefix(l, "$ ") }
 			if slices.ContainsFunc(b.lines, isCommand) || options["file"] != "" {
-				p.blocks = append(p.blocks, b)
+				p.blocks, newHome = append(p.blocks, b), false
 			} else if len(options) > 0 {
 				return nil, fmt.Errorf("line %d: a block with a mark and without a command", i+1)
 			}
@@ -167,7 +177,10 @@ type pageRun struct {
 	env                []string
 }
 
-func (r pageRun) block(b *docsBlock) {
+func (r *pageRun) block(b *docsBlock) {
+	if b.newHome {
+		r.home, r.folders, r.at = r.t.TempDir(), map[string]bool{}, map[string]string{}
+	}
 	if b.options["not run"] != "" {
 		return
 	}
@@ -227,7 +240,7 @@ func (r pageRun) block(b *docsBlock) {
 }
 
 // compare reports where a page shows something else than was printed, and returns what the page is to show.
-func (r pageRun) compare(where, command string, shown, printed []string) []string {
+func (r *pageRun) compare(where, command string, shown, printed []string) []string {
 	if matches(shown, printed) {
 		return shown
 	}
@@ -241,7 +254,7 @@ func (r pageRun) compare(where, command string, shown, printed []string) []strin
 }
 
 // folder is the page's copy of a folder of the repository, or its own empty one.
-func (r pageRun) folder(in string) string {
+func (r *pageRun) folder(in string) string {
 	dir := filepath.Join(r.home, filepath.Base(in))
 	if in == "" {
 		dir = filepath.Join(r.home, "project")
@@ -261,7 +274,7 @@ func (r pageRun) folder(in string) string {
 }
 
 // sh runs a command as a terminal's shell would, with an environment that has nothing of the user's.
-func (r pageRun) sh(dir, command string) (lines []string, code int) {
+func (r *pageRun) sh(dir, command string) (lines []string, code int) {
 	c := exec.Command("bash", "-c", command)
 	c.Dir = dir
 	goProgram, err := exec.LookPath("go")

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/launch-ml/launch/core/check"
 	"github.com/launch-ml/launch/core/config/command"
-	"github.com/launch-ml/launch/core/doctor"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/ui"
@@ -35,7 +35,7 @@ command it looks at python3 of PATH.
 			if len(args) > 0 && c.ArgsLenAtDash() != 0 {
 				return fmt.Errorf("put -- before the command: %s -- %s …", c.CommandPath(), args[0])
 			}
-			d := ui.DoctorOf(record.MaskArgs(args), doctor.Look(c.Context(), subject(args)).Examine())
+			d := ui.DoctorOf(record.MaskArgs(args), check.LookAtMachine(c.Context(), subject(args)).Examine())
 			if asJSON {
 				if err := printJSON(d); err != nil {
 					return err
@@ -56,9 +56,9 @@ command it looks at python3 of PATH.
 }
 
 // subject is what the doctor examines for a command; without one, for python3 of PATH.
-func subject(args []string) doctor.Subject {
+func subject(args []string) check.Subject {
 	dir, _ := os.Getwd()
-	of := doctor.Subject{Env: os.Environ(), Dir: dir, Assumed: len(args) == 0}
+	of := check.Subject{Env: os.Environ(), Dir: dir, Assumed: len(args) == 0}
 	if of.Assumed {
 		args = []string{"python3", "-c", "pass"}
 	}

@@ -3,11 +3,9 @@ package main
 import (
 	"strings"
 
-	"github.com/launch-ml/launch/core/diff"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/plugin/kit"
-	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/top"
 	"github.com/launch-ml/launch/core/ui"
@@ -35,15 +33,15 @@ var documents = []document{
 	{"runs", 0, "launch runs --json", []ui.RunRow{}, false},
 	{"show", record.Version, "launch show --json", showDocument{}, false},
 	{"prune", 0, "launch runs prune --json", []record.Pruned{}, false},
-	{"receipts", 0, "launch receipts --json", []receipt.Receipt{}, false},
-	{"receipt", receipt.Version, "launch receipts export (a line)", receipt.Receipt{}, false},
+	{"receipts", 0, "launch receipts --json", []record.Receipt{}, false},
+	{"receipt", record.ReceiptVersion, "launch receipts export (a line)", record.Receipt{}, false},
 	{"sweep", ui.SweepVersion, "launch sweep status --json, launch sweep export --json, launch sweep --json-file",
 		ui.SweepDoc{}, false},
 	{"sweep-row", ui.SweepVersion, "launch sweep export --lines (a line), launch sweep export --follow (a line)",
 		ui.SweepRow{}, false},
 	{"sweep-plan", ui.SweepVersion, "launch sweep plan --json", ui.SweepPlanDoc{}, false},
 	{"sbatch-line", sbatchVersion, "launch sbatch-line --json", sbatchDocument{}, false},
-	{"diff", diff.Version, "launch diff --json", diff.Diff{}, false},
+	{"diff", record.DiffVersion, "launch diff --json", record.Diff{}, false},
 	{"doctor", ui.DoctorVersion, "launch doctor --json", ui.DoctorDocument{}, false},
 	{"gpus", 0, "launch gpus --json", []ui.Card{}, false},
 	{"plugins", 0, "launch plugins --json, launch plugins list --json", []host.Source{}, false},

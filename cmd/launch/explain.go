@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/launch-ml/launch/core/explain"
+	"github.com/launch-ml/launch/core/report"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -35,7 +35,7 @@ For scripts: launch explain --json x.log | jq -e .oom`,
 					args = []string{"last"}
 				}
 			}
-			x, err := explain.Explain(record.In(s.State), args)
+			x, err := report.Explain(record.In(s.State), args)
 			if err != nil {
 				return err
 			}

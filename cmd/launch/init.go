@@ -85,7 +85,9 @@ func initialise(c *cobra.Command, s settings, args []string, o initOptions) erro
 		return fmt.Errorf("drafting a declaration: %w", err)
 	}
 	if o.Print {
-		fmt.Fprint(os.Stdout, d.Text)
+		if _, err := os.Stdout.WriteString(d.Text); err != nil {
+			return fmt.Errorf("printing the declaration: %w", err)
+		}
 		listMissing(ui.Printer{W: os.Stderr, Prefix: "launch: ", Colour: colour(os.Stderr)}, d)
 		return nil
 	}

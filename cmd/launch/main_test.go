@@ -10,9 +10,9 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/room"
 )
 
 // The test binary is launch: as "launch" on the scripts' PATH, and as its keeper, its plugins and its view of the driver.
@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	nvml.ChildMain()
 	testscript.Main(m, map[string]func(){"launch": func() {
 		if dir := os.Getenv(claimsForTest); dir != "" {
-			claim.Within(dir)
+			room.ClaimsWithin(dir)
 		}
 		if mib, err := strconv.ParseInt(os.Getenv(allowanceForTest), 10, 64); err == nil {
 			host.Allow(mib << 20)

@@ -9,7 +9,7 @@ import (
 )
 
 // A study of twenty trials through launch, with the real Optuna: each trial has the answer of the function by which
-// docs/searching.md compares hundreds of them, and what cannot fit is told apart.
+// docs/large-sweeps.md compares hundreds of them, and what cannot fit is told apart.
 func TestOptuna(t *testing.T) {
 	python := os.Getenv("LAUNCH_OPTUNA_PYTHON")
 	if python == "" {

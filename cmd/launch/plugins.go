@@ -13,7 +13,7 @@ import (
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/plugin/installed"
-	"github.com/launch-ml/launch/core/trust"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -27,7 +27,7 @@ func (s settings) plugins() intake.Plugins {
 		}
 		return names
 	}
-	if dir := trust.ConfigDir(); dir != "" { // beside the list of the settings files that the user has approved
+	if dir := private.ConfigDir(); dir != "" { // beside the list of the settings files that the user has approved
 		ps.Others.Index = filepath.Join(dir, "plugins.json")
 	}
 	if d := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(d) {

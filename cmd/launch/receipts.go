@@ -13,15 +13,14 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/private"
-	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/ui"
 )
 
 // receipts is the store of receipts, which outlives the records of runs.
-func (s settings) receipts() receipt.Store {
-	return receipt.Store{Path: filepath.Join(s.State, "receipts.jsonl")}
+func (s settings) receipts() record.Receipts {
+	return record.Receipts{Path: filepath.Join(s.State, "receipts.jsonl")}
 }
 
 func newReceipts() *cobra.Command {
@@ -64,7 +63,7 @@ a second: it misses a peak that is shorter than that and lower than an earlier o
 				return err
 			}
 			if asJSON {
-				return printJSON(append([]receipt.Receipt{}, rs...))
+				return printJSON(append([]record.Receipt{}, rs...))
 			}
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
 			say.Receipts(rs)
@@ -122,7 +121,7 @@ cards, but no path, no command and no name of the machine.`,
 			if err != nil {
 				return err
 			}
-			text, err := receipt.Lines(rs)
+			text, err := record.ReceiptLines(rs)
 			if err != nil {
 				return err
 			}
@@ -190,7 +189,7 @@ func (s settings) learner() intake.Learner {
 	if !s.Receipts {
 		return func(_ *job.Job, _ room.Room, set *ladder.Set) (*ladder.Set, bool, error) { return set, false, nil }
 	}
-	var rs []receipt.Receipt
+	var rs []record.Receipt
 	var err error
 	done := make(chan struct{})
 	go func() {
@@ -202,7 +201,7 @@ func (s settings) learner() intake.Learner {
 		if len(rs) == 0 {
 			return set, false, err
 		}
-		set, learned := receipt.Of(j, r.Device, r.Limit() > 0).Learn(set, rs)
+		set, learned := record.SubjectOf(j, r.Device, r.Limit() > 0).Learn(set, rs)
 		return set, learned, err
 	}
 }

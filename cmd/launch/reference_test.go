@@ -162,7 +162,8 @@ func referenceText(d helpDocument) string {
 			for _, name := range c.Documents {
 				of = append(of, fmt.Sprintf("[%[1]s](schema/%[1]s.schema.json)", name))
 			}
-			fmt.Fprintf(&b, "JSON: %s; see [schemas.md](schemas.md).\n\n", strings.Join(of, ", "))
+			const page = "[scripts.md](scripts.md#json-schemas-and-what-they-promise)"
+			fmt.Fprintf(&b, "JSON: %s; see %s.\n\n", strings.Join(of, ", "), page)
 		}
 	}
 	return b.String()

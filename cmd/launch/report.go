@@ -22,7 +22,6 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/report"
 	"github.com/launch-ml/launch/core/sweep/store"
-	"github.com/launch-ml/launch/core/trust"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -242,12 +241,12 @@ func openPage(ctx context.Context, path string) error {
 	opener := "xdg-open"
 	if runtime.GOOS == "darwin" {
 		opener = "open"
-	} else if _, err := trust.Find("wslview"); err == nil {
+	} else if _, err := private.Find("wslview"); err == nil {
 		opener = "wslview"
 	} else if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" && os.Getenv("BROWSER") == "" {
 		return errors.New("--open: there is no desktop here; copy the file to a machine that has one, and open it there")
 	}
-	c := trust.Command(context.WithoutCancel(ctx), opener, path)
+	c := private.Command(context.WithoutCancel(ctx), opener, path)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the browser outlives launch and its terminal
 	if err := c.Start(); err != nil {
 		return fmt.Errorf("--open: %w", err)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/launch-ml/launch/core/checklist"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -46,7 +45,7 @@ type result struct {
 	// Unlike lists what is no longer as when the run began, where launch for that reason did not go on with it.
 	Unlike []string `json:"unlike,omitempty"`
 	// Checklist is what the training should have reached at its end.
-	Checklist []checklist.Item `json:"checklist,omitempty"`
+	Checklist []job.CheckResult `json:"checklist,omitempty"`
 	// Infeasible is set if the command needs more memory than there is, at every cost that was allowed.
 	Infeasible *run.Infeasible `json:"infeasible,omitempty"`
 }

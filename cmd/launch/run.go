@@ -11,14 +11,13 @@ import (
 	"syscall"
 
 	"github.com/launch-ml/launch/core/attempt"
-	"github.com/launch-ml/launch/core/claim"
-	"github.com/launch-ml/launch/core/explain"
 	"github.com/launch-ml/launch/core/identity"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
+	"github.com/launch-ml/launch/core/report"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/screen"
@@ -186,7 +185,7 @@ func explainTyped(s settings, p *intake.Reading, say ui.Printer, x *attempt.Exec
 		x.BreakLine()
 		e := ui.Explanation{Report: out.Report}
 		if output != "" {
-			e.Clues = explain.Clues(output)
+			e.Clues = report.Clues(output)
 		}
 		e.Clues.Limit = s.Limit()
 		e.Advise(nil)
@@ -413,7 +412,7 @@ func started(err error) error {
 
 // claimMemory claims what --memory promises to a command, for as long as this launch lives. If the memory is not
 // available, nothing is started, except with --anyway. An exitCode error was printed already.
-func claimMemory(ctx context.Context, s settings, say ui.Printer, c job.Command, j *job.Job) (*claim.Claim, error) {
+func claimMemory(ctx context.Context, s settings, say ui.Printer, c job.Command, j *job.Job) (*room.Claim, error) {
 	ctx, signals := s.untilSignal(ctx)
 	held, warnings, err := room.PromiseOf(s.Limit(), c, j).Take(ctx, s.memoryCalled(), s.Anyway, s.patience(say))
 	if by := signals.close(); by != nil {

@@ -221,7 +221,7 @@ func (d *sbatchDocument) note(s settings, p *intake.Reading, cluster slurm.Clust
 
 // oneMachine refuses a job of several machines: its script has to start a launch on each.
 func oneMachine(s settings, c job.Command) error {
-	const why = "sbatch-line prints scripts for one machine; docs/ranks.md has a script that starts a launch on each"
+	const why = "sbatch-line prints scripts for one machine; docs/cards.md has a script that starts a launch on each"
 	if s.Nodes != "" {
 		return fmt.Errorf("%s: %s", s.Value("nodes-at", s.Nodes), why)
 	}

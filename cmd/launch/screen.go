@@ -7,7 +7,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/launch-ml/launch/core/attempt"
-	"github.com/launch-ml/launch/core/live"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/screen"
 	"github.com/launch-ml/launch/core/ui"
 )
@@ -42,7 +42,7 @@ func (s settings) share(say ui.Printer, setup *attempt.Setup) ui.Printer {
 		setup.Tell = say.Advise
 	}
 	if s.Shows.Any() {
-		setup.Live = func(now live.Status) { scr.Show(screen.Status(ui.Status(now))) }
+		setup.Live = func(now record.Status) { scr.Show(screen.Status(ui.Status(now))) }
 	}
 	return say
 }

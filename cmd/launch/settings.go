@@ -20,15 +20,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/attempt"
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/notice"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/screen"
-	"github.com/launch-ml/launch/core/trust"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -37,8 +36,8 @@ import (
 type settings struct {
 	room.Wish
 
-	claim *claim.Claim // what this launch holds of host memory; nil: nothing
-	hold  *room.Hold   // what it holds of its cards; nil: nothing
+	claim *room.Claim // what this launch holds of host memory; nil: nothing
+	hold  *room.Hold  // what it holds of its cards; nil: nothing
 
 	Wait time.Duration // for room: 0 not at all, negative without a limit
 
@@ -242,13 +241,13 @@ type joined struct {
 
 // add reads a file, which may be missing. It returns an error only for a mistake in a trusted file.
 func (j *joined) add(path string) error {
-	file, err := trust.Read(path)
+	file, err := private.ReadSettings(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	approved := false
 	if err == nil {
-		approved = trust.Approved().Has(file)
+		approved = private.Approved().Has(file)
 		if err = file.Foreign; err != nil && approved {
 			err = nil
 		}
@@ -276,11 +275,11 @@ const projectFile = ".launch.yaml"
 
 // settingsFiles lists the settings files, the one that outranks the other last.
 func settingsFiles(dir string) (files []string) {
-	if user := trust.ConfigDir(); user != "" {
+	if user := private.ConfigDir(); user != "" {
 		files = append(files, filepath.Join(user, "config.yaml"))
 	}
 	home, _ := os.UserHomeDir()
-	if path := trust.Nearest(dir, projectFile, home); path != "" {
+	if path := private.Nearest(dir, projectFile, home); path != "" {
 		files = append(files, path)
 	}
 	return files
@@ -289,7 +288,7 @@ func settingsFiles(dir string) (files []string) {
 // merge adds a file's settings to v and from, and those of a project's file to project. Settings that only the user may
 // make are taken if whole is set; otherwise merge returns them. It keeps each value as it is written (010, yes): decode
 // knows each setting's type.
-func merge(v *viper.Viper, file *trust.File, whole bool, from map[string]string, project map[string]bool) (left leftOut, err error) {
+func merge(v *viper.Viper, file *private.Settings, whole bool, from map[string]string, project map[string]bool) (left leftOut, err error) {
 	path := file.Path
 	var values map[string]yaml.Node
 	if err := yaml.Unmarshal(file.Text, &values); err != nil {
@@ -328,7 +327,7 @@ func merge(v *viper.Viper, file *trust.File, whole bool, from map[string]string,
 				text = filepath.Join(filepath.Dir(path), text)
 			}
 			from[name], project[name] = where, filepath.Base(path) == projectFile
-			v.MergeConfigMap(map[string]any{name: text}) // it never fails
+			_ = v.MergeConfigMap(map[string]any{name: text}) // it never fails
 		}
 		seen[name] = true
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/trust"
+	"github.com/launch-ml/launch/core/private"
 )
 
 // What a stranger may type, and what is said to it: what is wrong, and what would do.
@@ -64,9 +64,9 @@ func set(t *testing.T, env, file, user string, args ...string) (settings, string
 	t.Setenv("XDG_CONFIG_HOME", home)
 	write(t, filepath.Join(project, ".launch.yaml"), []byte(file))
 	write(t, filepath.Join(home, "launch", "config.yaml"), []byte(user))
-	if f, err := trust.Read(filepath.Join(project, ".launch.yaml")); err != nil {
+	if f, err := private.ReadSettings(filepath.Join(project, ".launch.yaml")); err != nil {
 		t.Fatal(err)
-	} else if err := trust.Approved().Add(f); err != nil {
+	} else if err := private.Approved().Add(f); err != nil {
 		t.Fatal(err)
 	}
 	if name, value, ok := strings.Cut(env, "="); ok {
@@ -188,8 +188,8 @@ func TestBelief(t *testing.T) {
 			write(t, path, []byte(tt.file))
 			os.Chmod(path, tt.mode)
 			if tt.approve {
-				f, err := trust.Read(path)
-				if err != nil || trust.Approved().Add(f) != nil {
+				f, err := private.ReadSettings(path)
+				if err != nil || private.Approved().Add(f) != nil {
 					t.Fatal(err)
 				}
 			}

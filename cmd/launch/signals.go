@@ -39,7 +39,7 @@ func (e pendingSignals) Pending() error {
 }
 
 // Forget implements [attempt.Signals].
-func (e pendingSignals) Forget() { e.Pending() }
+func (e pendingSignals) Forget() { _ = e.Pending() }
 
 func (e pendingSignals) close() {
 	if e != nil {

@@ -92,7 +92,7 @@ func (f *sweepFlags) add(to *pflag.FlagSet) {
 	to.StringVar(&f.metric, "metric", "", "the metric by which --halve and --ask compare trials")
 	to.StringVar(&f.halve, "halve", "", "KEY=LENGTHS: run all rows to the first length, the best of them to the "+
 		"next, and so on")
-	to.StringVar(&f.ask, "ask", "", "COMMAND: a program that chooses the trials (docs/searching.md)")
+	to.StringVar(&f.ask, "ask", "", "COMMAND: a program that chooses the trials (docs/large-sweeps.md)")
 	to.DurationVar(&f.askTimeout, "ask-timeout", 0, "how long that program may take for an answer (default: no limit)")
 	to.BoolVar(&f.snapshot, "snapshot", false, "run from a copy of the code as it is now (a git worktree)")
 	f.engine.add(to)
@@ -563,11 +563,18 @@ func driveSweep(ctx context.Context, s settings, j *store.Journal, h *sweep.Hist
 	return err
 }
 
+// closeJournal warns where the disk may not have all of the sweep.
+func closeJournal(j *store.Journal, say ui.Printer) {
+	if err := j.Close(); err != nil {
+		say.Warn("recording the sweep: %v", err)
+	}
+}
+
 // drive is driveSweep without the notice. It returns why the sweep was stopped, "" if it was not.
 func drive(ctx context.Context, s settings, j *store.Journal, h *sweep.History, trials []sweep.Trial,
 	t sweep.Template, detach bool) (string, error) {
-	defer j.Close()
 	say := reporter(s)
+	defer closeJournal(j, say)
 	x, admission, leave, err := runner(ctx, s, h.Spec, t.Dir)
 	if err != nil {
 		return "", err

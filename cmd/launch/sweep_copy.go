@@ -13,7 +13,6 @@ import (
 	"github.com/launch-ml/launch/core/plugin/declared"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/sweep"
-	"github.com/launch-ml/launch/core/trust"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -22,19 +21,19 @@ import (
 // itself. What is approved there is approved here. A file that is not trusted is an error: its copy would be trusted.
 func keepSettings(spec *sweep.Spec, to string) error {
 	home, _ := os.UserHomeDir()
-	paths := []string{trust.Nearest(spec.Dir, projectFile, home), filepath.Join(spec.Dir, declared.File)}
+	paths := []string{private.Nearest(spec.Dir, projectFile, home), filepath.Join(spec.Dir, declared.File)}
 	if prog, err := command.Program(spec.Command, os.Environ(), spec.Dir); err == nil && prog.Path() != "" {
 		paths = append(paths, filepath.Join(filepath.Dir(prog.Path()), declared.File))
 	}
 	for _, path := range paths {
-		f, err := trust.Read(path)
+		f, err := private.ReadSettings(path)
 		if path == "" || errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("copying the code: %w", err)
 		}
-		approved := trust.Approved().Has(f)
+		approved := private.Approved().Has(f)
 		if f.Foreign != nil && !approved {
 			return fmt.Errorf("copying the code: nothing of %s is taken: %w (read it, and take it by `launch trust %s`)", path,
 				f.Foreign, ui.Quote([]string{path}))
@@ -47,7 +46,7 @@ func keepSettings(spec *sweep.Spec, to string) error {
 }
 
 // keepFile lays a file of a work tree into the copy of the tree, if it is not there.
-func keepFile(f *trust.File, root, to string, approved bool) error {
+func keepFile(f *private.Settings, root, to string, approved bool) error {
 	below, err := filepath.Rel(root, f.Path)
 	if err != nil || !filepath.IsLocal(below) {
 		below = filepath.Base(f.Path) // it lies above: that of the tree's root is as near
@@ -64,9 +63,9 @@ func keepFile(f *trust.File, root, to string, approved bool) error {
 	if !approved {
 		return nil
 	}
-	copied, err := trust.Read(path)
+	copied, err := private.ReadSettings(path)
 	if err == nil && copied.Sum() == f.Sum() {
-		err = trust.Approved().Add(copied)
+		err = private.Approved().Add(copied)
 	}
 	return err
 }

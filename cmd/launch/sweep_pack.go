@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/room"
@@ -207,4 +206,4 @@ type machine struct{ *local.Executor }
 func (machine) Look() ([]gpu.Device, time.Time) { return room.Seen() }
 
 // Claims implements [packed.Machine].
-func (machine) Claims() []claim.Held { return claim.List() }
+func (machine) Claims() []room.Held { return room.Claims() }

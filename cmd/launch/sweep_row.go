@@ -22,7 +22,7 @@ func (s *settings) ofRow(f *pflag.FlagSet) {
 	mark, names, _ := strings.Cut(text, ",")
 	s.Row, s.RowEnv = mark, strings.FieldsFunc(names, func(r rune) bool { return r == ',' })
 	// The sweep has started this launch as /proc/self/exe. Other launches know it by the name of its program.
-	os.WriteFile("/proc/self/comm", []byte("launch"), 0)
+	_ = os.WriteFile("/proc/self/comm", []byte("launch"), 0)
 }
 
 // newRecord makes the record of a run that this launch begins.

@@ -14,7 +14,7 @@ import (
 	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin/declared"
-	"github.com/launch-ml/launch/core/trust"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -30,7 +30,7 @@ func settingsHere(c *cobra.Command) (settings, error) {
 }
 
 // notTaken returns the warning about a file whose settings are ignored. file is nil if it could not be read.
-func notTaken(path string, file *trust.File, why error) string {
+func notTaken(path string, file *private.Settings, why error) string {
 	note := fmt.Sprintf("launch ignores %s and changes nothing of the training: %v", path, why)
 	if file != nil {
 		note += fmt.Sprintf(" (read the file, then approve of it by `launch trust %s`)", ui.Quote([]string{path}))
@@ -125,7 +125,7 @@ func savesOn(v string) bool {
 // leftOut names the settings of a project's file that launch ignores.
 type leftOut []string
 
-func (l leftOut) note(file *trust.File, approved bool) string {
+func (l leftOut) note(file *private.Settings, approved bool) string {
 	note := fmt.Sprintf("%s sets %s; a project's file may do so only after `launch trust %s`", file.Path,
 		strings.Join(l, ", "), ui.Quote([]string{file.Path}))
 	if approved {
@@ -155,7 +155,7 @@ takes nothing; after "launch trust" it takes everything but those.`,
 		Example: "  launch trust\n  launch trust --list\n  launch trust --remove ~/project/.launch.yaml",
 		RunE: func(c *cobra.Command, args []string) error {
 			say := ui.Printer{W: os.Stdout, Colour: colour(os.Stdout)}
-			approved := trust.Approved()
+			approved := private.Approved()
 			if list {
 				return listTrusted(say, approved)
 			}
@@ -182,7 +182,7 @@ func settingsOf(path string) ([]string, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		home, _ := os.UserHomeDir()
 		var paths []string
-		for _, p := range []string{trust.Nearest(path, projectFile, home), filepath.Join(path, declared.File)} {
+		for _, p := range []string{private.Nearest(path, projectFile, home), filepath.Join(path, declared.File)} {
 			if _, err := os.Lstat(p); p != "" && err == nil {
 				paths = append(paths, p)
 			}
@@ -200,13 +200,13 @@ func settingsOf(path string) ([]string, error) {
 }
 
 // approve prints the settings files of a path, and records them as approved.
-func approve(say ui.Printer, approved trust.List, path string) error {
+func approve(say ui.Printer, approved private.Approvals, path string) error {
 	paths, err := settingsOf(path)
 	if err != nil {
 		return err
 	}
 	for _, p := range paths {
-		f, err := trust.Read(p)
+		f, err := private.ReadSettings(p)
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", p, err)
 		}
@@ -225,7 +225,7 @@ func approve(say ui.Printer, approved trust.List, path string) error {
 	return nil
 }
 
-func listTrusted(say ui.Printer, approved trust.List) error {
+func listTrusted(say ui.Printer, approved private.Approvals) error {
 	entries, err := approved.Entries()
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ func listTrusted(say ui.Printer, approved trust.List) error {
 	}
 	for _, e := range entries {
 		state := "trusted"
-		switch f, err := trust.Read(e.Path); {
+		switch f, err := private.ReadSettings(e.Path); {
 		case errors.Is(err, fs.ErrNotExist):
 			state = "gone"
 		case err != nil:
@@ -249,7 +249,7 @@ func listTrusted(say ui.Printer, approved trust.List) error {
 }
 
 // removeTrusted removes a file from the list, even if the file no longer exists, or the files of a folder.
-func removeTrusted(say ui.Printer, approved trust.List, path string) error {
+func removeTrusted(say ui.Printer, approved private.Approvals, path string) error {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func (a *aside) run() {
 		}
 		bytes, a.bytes = a.bytes, bytes[:0]
 		a.mu.Unlock()
-		a.to.Write(bytes)
+		_, _ = a.to.Write(bytes) // the reader for advice fails on nothing
 		if cap(bytes) > 1<<20 {
 			bytes = nil // a burst is not worth its memory for ever
 		}

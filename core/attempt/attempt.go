@@ -10,10 +10,8 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/advice"
-	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/live"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/proc"
@@ -23,7 +21,6 @@ import (
 	"github.com/launch-ml/launch/core/screen"
 	"github.com/launch-ml/launch/core/states"
 	"github.com/launch-ml/launch/core/unit"
-	"github.com/launch-ml/launch/core/witness"
 )
 
 // Options are the user's settings that an attempt depends on.
@@ -96,7 +93,7 @@ type Setup struct {
 	// Settle waits for work that may overlap the program but must end before launch exits. May be nil.
 	Settle func()
 	// Live receives the status of an attempt about once a second. It must return soon. May be nil.
-	Live func(live.Status)
+	Live func(record.Status)
 	// Screen shares the place with the program to which launch prints. May be nil.
 	Screen *screen.Screen
 	// Own is where launch prints its own lines while no program runs; nil: the standard error.
@@ -120,11 +117,11 @@ type Executor struct {
 	attempts int      // that have started
 	told     []string // names of the advice that was printed while a program ran
 
-	roots   *confine.Roots // of the job's paths, as they were before the first attempt; nil without a job
-	midLine bool           // the program's last line has no end, and launch prints to the same place
-	began   time.Time      // when the run's first attempt began, trials aside
-	marks   []mark         // on folders that other runs may write into as well
-	made    []string       // files of the run's attempts that the next one would overwrite or stop at
+	roots   *states.Roots // of the job's paths, as they were before the first attempt; nil without a job
+	midLine bool          // the program's last line has no end, and launch prints to the same place
+	began   time.Time     // when the run's first attempt began, trials aside
+	marks   []mark        // on folders that other runs may write into as well
+	made    []string      // files of the run's attempts that the next one would overwrite or stop at
 	spans   []states.Span
 	blocked []string // those at which an attempt has stopped
 }
@@ -136,7 +133,7 @@ func New(s Setup) *Executor {
 	}
 	x := &Executor{Setup: s, began: s.Past.Began, made: s.Past.Made, spans: s.Past.Spans}
 	if s.Job != nil {
-		x.roots = confine.New(s.Job)
+		x.roots = states.NewRoots(s.Job)
 		x.enter(slices.Concat(s.Job.Signs.States, s.Job.Resume.Aside, s.Job.Resume.InTheWay))
 	}
 	return x
@@ -158,7 +155,7 @@ func (x *Executor) BreakLine() {
 // attempt describes what one attempt starts.
 type attempt struct {
 	command job.Command
-	roots   *confine.Roots // the folders in which its signs may find files
+	roots   *states.Roots // the folders in which its signs may find files
 	signs   job.Signs
 	dir     string // the folder for its output; "": the output is not kept
 	trial   run.Trial
@@ -166,9 +163,9 @@ type attempt struct {
 	steps   int64                 // launch ends a trial after this many iterations; 0: it ends by itself
 	batch   job.Batch             // as planned
 	total   int64                 // iterations of the whole training, as the plugin counts them; 0: not known
-	status  live.Status           // what its status always has
+	status  record.Status         // what its status always has
 	overlay *overlay.Overlay      // nil if the program's Python needs no hook
-	witness *witness.Witness      // nil if the program does not report its memory
+	witness *overlay.Witness      // nil if the program does not report its memory
 	unheard string                // why the program cannot report its memory
 	unasked bool                  // nobody asked for that report: it is kept only if a request was refused
 	hookDir string                // the folder of its hook, if not dir; removed after the attempt
@@ -186,7 +183,7 @@ type attempt struct {
 // AsTyped runs a command that no plugin recognised: one attempt, without edits or settings. output is the file with the
 // program's output; "" if it was not kept.
 func (x *Executor) AsTyped(ctx context.Context, c job.Command) (out run.Outcome, output string, err error) {
-	a := attempt{command: c, status: live.Status{Attempt: 1}}
+	a := attempt{command: c, status: record.Status{Attempt: 1}}
 	if x.Record != nil {
 		a.dir, _ = x.Record.Attempt(1)
 	}
@@ -194,7 +191,7 @@ func (x *Executor) AsTyped(ctx context.Context, c job.Command) (out run.Outcome,
 	if x.Inside && a.dir == "" { // without a record, the folder is removed at the end
 		a.dir, _ = x.folder(1)
 	}
-	x.hook(&a, nil) // it returns an error only for copies, and there are none
+	_ = x.hook(&a, nil) // it returns an error only for copies, and there are none
 	out, err = x.run(ctx, a)
 	if a.dir != kept {
 		os.RemoveAll(a.dir)

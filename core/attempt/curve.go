@@ -24,7 +24,7 @@ func keepCurve(dir string, watch *observe.Watch) (stop func()) {
 	write := func() {
 		if c := watch.Curve(); c != nil {
 			if text, err := json.Marshal(c); err == nil {
-				private.WriteFile(filepath.Join(dir, record.CurveFile), text, 0o600)
+				_ = private.WriteFile(filepath.Join(dir, record.CurveFile), text, 0o600)
 			}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/record"
@@ -44,7 +43,7 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 	var courses run.Courses
 	d.OnEvent = func(e oom.Event) { courses.See(e, time.Time{}) } // when they came is not known
 	if out, err := record.OpenOutput(log); err == nil {
-		io.Copy(d, out)
+		_, _ = io.Copy(d, out) // what can be read of it counts
 		out.Close()
 		d.End()
 		e.Stepped = record.OutputTime(log) // it was still running when it printed last
@@ -57,7 +56,7 @@ func CutShort(h *record.History, j *job.Job, locks string, over time.Time) (c Cu
 	}
 	state := d.State()
 	c.Reported = &run.Progress{Iteration: max(0, state.Iteration), Total: state.Total, Succeeded: state.Succeeded && state.Stepped(j.Signs)}
-	roots, globs := confine.New(j), slices.Concat(j.Signs.States, j.Resume.Aside, j.Resume.InTheWay)
+	roots, globs := states.NewRoots(j), slices.Concat(j.Signs.States, j.Resume.Aside, j.Resume.InTheWay)
 	notes, seen, err := states.ReadNotes(folder)
 	if err != nil { // an older launch kept no notes: then the times of the files count, in a folder that it had locked
 		notes.Before = states.List(roots, globs).Until(began.Time)

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -22,6 +21,7 @@ import (
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/states"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -206,7 +206,7 @@ func (x *Executor) away(from *job.Job, dir string, edits []config.Edit) (j *job.
 		edits[i].To = strings.NewReplacer(job.Scratch, scratch, job.ScratchName, name).Replace(edits[i].To)
 	}
 	undo = append(undo, x.roots.Leaves(name))
-	if err := confine.Stage(scratch, x.Job.Rehearsal.Puts); err != nil {
+	if err := states.Stage(scratch, x.Job.Rehearsal.Puts); err != nil {
 		return nil, clear, err
 	}
 	return from.Away(scratch), clear, nil
@@ -241,7 +241,7 @@ func (x *Executor) writeCopies(made *job.Rewritten, edits []config.Edit) (source
 			sources = append(sources, overlay.File{Path: f.Path, SHA256: f.Source.SHA256, Text: f.Text, Names: edited(edits, f.Path)})
 		case f.Format == job.Binary:
 			if err = os.MkdirAll(filepath.Dir(f.Path), 0o700); err == nil {
-				err = confine.Copy(absolute(x.Job.Command.Dir, f.From), f.Path, f.Patches)
+				err = states.Copy(absolute(x.Job.Command.Dir, f.From), f.Path, f.Patches)
 			}
 			if err != nil {
 				return nil, clear, fmt.Errorf("copying %s: %w", f.From, err)

@@ -10,7 +10,6 @@ import (
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/private"
-	"github.com/launch-ml/launch/core/witness"
 )
 
 // hook makes the program's Python processes load edited copies of its source, and report their memory. If the copies
@@ -24,7 +23,7 @@ func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 		a.unasked = !asked
 		if a.unheard = unreachable(a); a.unheard == "" {
 			witnessed = true
-			parts = append(parts, witness.Part())
+			parts = append(parts, overlay.WitnessPart())
 		}
 	}
 	dir := a.dir
@@ -55,7 +54,7 @@ func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 	}
 	a.command.Env = withEnv(a.command.Env, append(a.overlay.Env, shieldEnv...))
 	if witnessed {
-		a.witness = witness.Of(a.overlay)
+		a.witness = overlay.WitnessOf(a.overlay)
 	}
 	return nil
 }
@@ -75,7 +74,7 @@ func (a *attempt) inside(ended time.Time) *oom.Inside {
 	case a.witness != nil:
 		return a.witness.Inside(ended)
 	case a.unheard != "" && !a.unasked:
-		return witness.Unheard(a.unheard)
+		return overlay.Unheard(a.unheard)
 	}
 	return nil
 }

@@ -3,7 +3,7 @@ package attempt
 import (
 	"errors"
 
-	"github.com/launch-ml/launch/core/receipt"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
 )
@@ -15,17 +15,17 @@ type Voice interface {
 
 // Journal returns a journal that writes what happens to the run's record and to the receipts, and prints it. A full
 // disk must not stop a training: launch warns once, and the run continues without a complete record.
-func (x *Executor) Journal(r *run.Run, voice Voice, receipts receipt.Store) run.Journal {
+func (x *Executor) Journal(r *run.Run, voice Voice, receipts record.Receipts) run.Journal {
 	room := x.Setup.Room
-	return &journal{x: x, run: r, voice: voice, receipts: receipts, subject: receipt.Of(r.Job, room.Device, room.Limit() > 0)}
+	return &journal{x: x, run: r, voice: voice, receipts: receipts, subject: record.SubjectOf(r.Job, room.Device, room.Limit() > 0)}
 }
 
 type journal struct {
 	x        *Executor
 	run      *run.Run
 	voice    Voice
-	subject  receipt.Subject
-	receipts receipt.Store
+	subject  record.Subject
+	receipts record.Receipts
 	warned   bool
 }
 

@@ -6,9 +6,9 @@ import (
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/lazy"
-	"github.com/launch-ml/launch/core/live"
 	"github.com/launch-ml/launch/core/observe"
 	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -20,9 +20,9 @@ const anonymousEvery = 10 * time.Second
 // publish writes the status of an attempt into the run's folder, about once a second, and passes it to x.Live. stop
 // ends that and removes the file. The program never waits for it. Where it cannot be written, only the status is lost.
 func (x *Executor) publish(a attempt, l *listener, watch *observe.Watch, began time.Time) (stop func()) {
-	var file *live.File
+	var file *record.StatusFile
 	if x.Record != nil {
-		file, _ = live.Create(x.Record.Dir)
+		file, _ = record.CreateStatus(x.Record.Dir)
 	}
 	if file == nil && x.Live == nil {
 		return func() {}
@@ -31,7 +31,7 @@ func (x *Executor) publish(a attempt, l *listener, watch *observe.Watch, began t
 	go func() {
 		defer close(done)
 		host := anonymous{watch: watch}
-		tick := time.NewTicker(live.Every)
+		tick := time.NewTicker(record.StatusEvery)
 		defer tick.Stop()
 		for {
 			seen := watch.Now()
@@ -40,7 +40,7 @@ func (x *Executor) publish(a attempt, l *listener, watch *observe.Watch, began t
 				s.Memory = host.memory(s.Time)
 			}
 			if file != nil {
-				file.Write(s)
+				_ = file.Write(s) // only `launch top` misses it
 			}
 			if x.Live != nil {
 				x.Live(s)
@@ -62,7 +62,7 @@ func (x *Executor) publish(a attempt, l *listener, watch *observe.Watch, began t
 }
 
 // status is what is known of an attempt.
-func (l *listener) status(a attempt, seen observe.Now, began, now time.Time) live.Status {
+func (l *listener) status(a attempt, seen observe.Now, began, now time.Time) record.Status {
 	s := a.status
 	s.Time, s.Began, s.Phase = now, began, seen.Phase
 	if s.Progress = l.steps.progress(); s.Progress != nil {
@@ -77,14 +77,14 @@ func (l *listener) status(a attempt, seen observe.Now, began, now time.Time) liv
 		p.Rate *= float64(per)
 	}
 	if seen.Peak > 0 {
-		s.Memory = &live.Memory{Now: seen.Held, Peak: max(seen.Peak, seen.Held), Is: seen.Is, Doubted: seen.Doubted}
+		s.Memory = &record.StatusMemory{Now: seen.Held, Peak: max(seen.Peak, seen.Held), Is: seen.Is, Doubted: seen.Doubted}
 	}
 	return s
 }
 
 // planned is what a plan has of the status.
-func (x *Executor) planned(p *run.Plan) live.Status {
-	s := live.Status{Attempt: p.Attempt, Trial: string(p.Trial), Room: p.Room, Predicted: map[string]unit.Bytes{}}
+func (x *Executor) planned(p *run.Plan) record.Status {
+	s := record.Status{Attempt: p.Attempt, Trial: string(p.Trial), Room: p.Room, Predicted: map[string]unit.Bytes{}}
 	for _, c := range p.Choices {
 		if c.Estimate.Known() {
 			s.Predicted[c.Phase] = c.Estimate.Total()
@@ -112,7 +112,7 @@ type anonymous struct {
 }
 
 // memory returns the last reading; nil if there is none.
-func (h *anonymous) memory(now time.Time) *live.Memory {
+func (h *anonymous) memory(now time.Time) *record.StatusMemory {
 	if h.watch.PID() > 0 && now.Sub(h.at) >= anonymousEvery {
 		if held := h.watch.Anonymous(); held > 0 {
 			h.at, h.now, h.peak = now, held, max(h.peak, held)
@@ -121,7 +121,7 @@ func (h *anonymous) memory(now time.Time) *live.Memory {
 	if h.peak == 0 {
 		return nil
 	}
-	return &live.Memory{Now: h.now, Peak: h.peak, Is: live.Anonymous}
+	return &record.StatusMemory{Now: h.now, Peak: h.peak, Is: record.Anonymous}
 }
 
 const (
@@ -207,7 +207,7 @@ func (c *counted) better(o *counted) bool {
 }
 
 // progress returns how far the program has come; nil if it has reported no step. Its rate is in iterations per second.
-func (s *steps) progress() *live.Progress {
+func (s *steps) progress() *record.Progress {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var best *counted
@@ -219,7 +219,7 @@ func (s *steps) progress() *live.Progress {
 	if best == nil {
 		return nil
 	}
-	p := &live.Progress{Iteration: best.last.iteration, Total: best.total, At: best.last.when, Epoch: best.epoch}
+	p := &record.Progress{Iteration: best.last.iteration, Total: best.total, At: best.last.when, Epoch: best.epoch}
 	if n := best.last.iteration - best.first.iteration; !best.first.when.IsZero() && n > 0 {
 		p.Step = best.last.when.Sub(best.first.when) / time.Duration(n)
 	}

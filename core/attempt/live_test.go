@@ -7,7 +7,6 @@ import (
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/live"
 	"github.com/launch-ml/launch/core/observe"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/record"
@@ -39,24 +38,24 @@ func TestSteps(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		lines []reported
-		want  *live.Progress // At is not compared
+		want  *record.Progress // At is not compared
 	}{
 		{"none", nil, nil},
 		{"no count", []reported{{out, -1, 0, 1, ""}}, nil},
-		{"one", []reported{{out, 7, 100, 1, ""}}, &live.Progress{Iteration: 7, Total: 100}},
+		{"one", []reported{{out, 7, 100, 1, ""}}, &record.Progress{Iteration: 7, Total: 100}},
 		{"two a second apart", []reported{{out, 10, 100, 1, ""}, {out, 30, 100, 2, ""}},
-			&live.Progress{Iteration: 30, Total: 100, Step: 50 * time.Millisecond, Rate: 20}},
+			&record.Progress{Iteration: 30, Total: 100, Step: 50 * time.Millisecond, Rate: 20}},
 		{"the first iteration is slow", []reported{{out, 0, 0, 0, ""}, {out, 1, 0, 60, ""}, {out, 3, 0, 62, ""}},
-			&live.Progress{Iteration: 3, Step: time.Second, Rate: 1}},
+			&record.Progress{Iteration: 3, Step: time.Second, Rate: 1}},
 		{"faster than before: the rate is the present one, a step's time the mean",
 			[]reported{{out, 1, 0, 0, ""}, {out, 2, 0, 100, ""}, {out, 12, 0, 110, ""}},
-			&live.Progress{Iteration: 12, Step: 10 * time.Second, Rate: 1}},
+			&record.Progress{Iteration: 12, Step: 10 * time.Second, Rate: 1}},
 		{"each epoch counts again", []reported{{out, 10, 50, 0, ""}, {out, 50, 50, 40, ""}, {out, 5, 50, 60, ""},
-			{out, 10, 50, 65, ""}}, &live.Progress{Iteration: 10, Total: 50, Epoch: true, Step: time.Second, Rate: 1}},
+			{out, 10, 50, 65, ""}}, &record.Progress{Iteration: 10, Total: 50, Epoch: true, Step: time.Second, Rate: 1}},
 		{"the total may be an epoch's", []reported{{out, 10, 50, 0, "Epoch: [0][10/50]"}},
-			&live.Progress{Iteration: 10, Total: 50, Epoch: true}},
+			&record.Progress{Iteration: 10, Total: 50, Epoch: true}},
 		{"a bar of the epoch, and a log", []reported{{log, 90, 100, 0, ""}, {log, 5, 100, 10, ""},
-			{out, 105, 1000, 5, ""}}, &live.Progress{Iteration: 105, Total: 1000}},
+			{out, 105, 1000, 5, ""}}, &record.Progress{Iteration: 105, Total: 1000}},
 	} {
 		got := stepsOf(tt.lines...).progress()
 		if got != nil {
@@ -87,7 +86,7 @@ func TestStatusOf(t *testing.T) {
 	l := &listener{}
 	l.steps.streams = stepsOf(reported{oom.Terminal, 10, 0, 1, ""}, reported{oom.Terminal, 30, 0, 2, ""}).streams
 	a := attempt{batch: job.Batch{Micro: 2, Accumulation: 4, Ranks: 1}, total: 1000,
-		status: live.Status{Attempt: 3, Predicted: map[string]unit.Bytes{"training": 5}}}
+		status: record.Status{Attempt: 3, Predicted: map[string]unit.Bytes{"training": 5}}}
 	s := l.status(a, observe.Now{Phase: "training"}, noon, noon)
 	if s.Attempt != 3 || s.Memory != nil || s.Progress.Total != 1000 || s.Progress.Rate != 20*8 || s.Expected() != 5 {
 		t.Errorf("%+v, %+v", s, s.Progress)
@@ -105,20 +104,20 @@ func TestPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rec.Close()
-	seen := make(chan live.Status, 100)
-	x := New(Setup{Record: rec, Live: func(s live.Status) { seen <- s }})
+	seen := make(chan record.Status, 100)
+	x := New(Setup{Record: rec, Live: func(s record.Status) { seen <- s }})
 	watch := observe.Start(t.Context(), observe.Subject{Host: noHost})
 	defer watch.Stop()
-	stop := x.publish(attempt{status: live.Status{Attempt: 4}}, &listener{}, watch, noon)
+	stop := x.publish(attempt{status: record.Status{Attempt: 4}}, &listener{}, watch, noon)
 	defer stop()
 	if s := <-seen; s.Attempt != 4 || !s.Began.Equal(noon) || s.Progress != nil || s.Memory != nil {
 		t.Errorf("reported %+v", s)
 	}
-	if s, err := live.Read(rec.Dir); err != nil || s.Attempt != 4 {
+	if s, err := record.ReadStatus(rec.Dir); err != nil || s.Attempt != 4 {
 		t.Errorf("read %+v, %v", s, err)
 	}
 	stop()
-	if _, err := live.Read(rec.Dir); !errors.Is(err, live.ErrNone) {
+	if _, err := record.ReadStatus(rec.Dir); !errors.Is(err, record.ErrNoStatus) {
 		t.Errorf("after the end: %v", err)
 	}
 }

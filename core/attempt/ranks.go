@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/observe"
 	"github.com/launch-ml/launch/core/oom"
-	"github.com/launch-ml/launch/core/ranks"
 )
 
 // A crew watches the ranks of an attempt. It ends those that wait for one that ran out of memory: without that, they
@@ -65,7 +65,7 @@ func (c *crew) watch(ctx context.Context) {
 	defer close(c.done)
 	tick := time.NewTicker(rankLook)
 	defer tick.Stop()
-	var w *ranks.Watch
+	var w *observe.Ranks
 	var last time.Time // when launch has ended ranks
 	for {
 		select {
@@ -76,7 +76,7 @@ func (c *crew) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		if pid := c.pid(); w == nil && pid > 0 {
-			w = ranks.Follow(pid, localRanks(c.job))
+			w = observe.FollowRanks(pid, localRanks(c.job))
 		}
 		if w == nil {
 			continue
@@ -103,14 +103,14 @@ func (c *crew) watch(ctx context.Context) {
 }
 
 // facts collects what the decision needs. While all ranks are there it reads next to nothing.
-func (c *crew) facts(w *ranks.Watch) ranks.Facts {
+func (c *crew) facts(w *observe.Ranks) observe.RankFacts {
 	dying := false
 	if c.dying != nil && w.Number() > 0 {
 		for _, pid := range c.dying() {
 			dying = w.End(pid) || dying
 		}
 	}
-	f := ranks.Facts{Now: time.Now(), Ended: w.Ended(), Fresh: w.Fresh(), Steps: c.job.Signs.Has(job.Progress)}
+	f := observe.RankFacts{Now: time.Now(), Ended: w.Ended(), Fresh: w.Fresh(), Steps: c.job.Signs.Has(job.Progress)}
 	if f.Ended.IsZero() {
 		return f
 	}

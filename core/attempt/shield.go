@@ -38,7 +38,7 @@ func unshielded(ctx context.Context, over string) context.Context {
 	}
 	out, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {
-		os.WriteFile(over, nil, 0o600) // without it the program is killed after the grace
+		_ = os.WriteFile(over, nil, 0o600) // without it the program is killed after the grace
 		cancel()
 	})
 	return out

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/states"
@@ -42,7 +41,7 @@ func Stand(h *record.History) (s Standing) {
 	// where the program itself chooses, it may choose any
 	chooses := r.Job.Resume.Automatic || !byPath(r.Job.Resume)
 	folder := Dir(h.Dir, ended[len(ended)-1].Plan.Attempt)
-	s.Newer = states.Newer(confine.New(r.Job), r.Job.Signs.States, folder, known, chooses)
+	s.Newer = states.Newer(states.NewRoots(r.Job), r.Job.Signs.States, folder, known, chooses)
 	for i, path := range s.Newer {
 		if rel, err := filepath.Rel(r.Job.Command.Dir, path); err == nil && filepath.IsLocal(rel) {
 			s.Newer[i] = rel

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
@@ -24,7 +23,7 @@ import (
 // are its own.
 type trail struct {
 	x      *Executor
-	roots  *confine.Roots
+	roots  *states.Roots
 	dir    string // the command's folder
 	folder string // the attempt's own; "" if there is none
 	log    string // the file with the program's output; "" if it is not kept
@@ -36,7 +35,7 @@ type trail struct {
 
 // follow starts a trail. folder is the attempt's own. If it is "", no notes outlive launch, and the program's output is
 // no evidence.
-func (x *Executor) follow(roots *confine.Roots, dir, folder string, pid func() int) *trail {
+func (x *Executor) follow(roots *states.Roots, dir, folder string, pid func() int) *trail {
 	t := &trail{x: x, roots: roots, dir: dir}
 	watched := slices.Concat(x.Job.Signs.States, x.Job.Resume.Aside, x.Job.Resume.InTheWay)
 	t.before = states.List(roots, watched)
@@ -125,7 +124,7 @@ func (t *trail) found(out *run.Outcome, last time.Time) {
 		out.Saved, out.Earlier, out.Strange, out.Torn = f.State, f.Earlier, f.Strange, f.Torn
 	}
 	if t.folder != "" { // without it nothing is known later of who has written since
-		states.WriteAfter(t.folder, states.List(t.roots, t.x.Job.Signs.States))
+		_ = states.WriteAfter(t.folder, states.List(t.roots, t.x.Job.Signs.States))
 	}
 	e = t.evidence(true, last) // a file to move aside need not be a state
 	out.Made = states.Made(movables{t.roots}, slices.Concat(t.x.Job.Resume.Aside, t.x.Job.Resume.InTheWay), t.before, e)
@@ -141,7 +140,7 @@ func (t *trail) found(out *run.Outcome, last time.Time) {
 
 // deeper returns the state that a program printed although no glob finds it, because it lies at another depth. path is
 // what was printed; "" if there is nothing. The state is nil if launch cannot use it.
-func deeper(roots *confine.Roots, j *job.Job, log, dir string) (s *run.State, path string) {
+func deeper(roots *states.Roots, j *job.Job, log, dir string) (s *run.State, path string) {
 	path = states.Elsewhere(func() (io.ReadCloser, error) { return record.OpenOutput(log) }, dir, j.Signs)
 	if path == "" || !byPath(j.Resume) {
 		return nil, path
@@ -215,7 +214,7 @@ func (x *Executor) putAside(p *run.Plan) {
 	if p.Resume == nil {
 		globs = slices.Concat(globs, x.Job.Resume.Aside)
 	}
-	var files []confine.File
+	var files []states.RootFile
 	for _, g := range globs {
 		files = append(files, x.roots.Movable(g)...)
 	}
@@ -250,7 +249,7 @@ func (x *Executor) putAside(p *run.Plan) {
 }
 
 // movables finds the files of a plugin's globs that launch may move.
-type movables struct{ *confine.Roots }
+type movables struct{ *states.Roots }
 
 func (m movables) Glob(pattern string) (paths []string) {
 	for _, f := range m.Movable(pattern) {

@@ -53,15 +53,15 @@ func (t *tap) take(from proc.Stream, p []byte) {
 		t.last = p[len(p)-1]
 	}
 	if from == proc.Error {
-		t.err.Write(p)
+		_, _ = t.err.Write(p)
 	} else {
-		t.out.Write(p)
+		_, _ = t.out.Write(p)
 	}
 	if t.text != nil {
 		t.text.write(p)
 	}
 	if t.file != nil {
-		t.file.Write(p)
+		_, _ = t.file.Write(p) // a full disk costs the copy of the output, and not the run
 	}
 }
 

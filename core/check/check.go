@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/doctor"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
@@ -49,7 +48,7 @@ type Facts struct {
 	Warnings []string   // launch's own
 	Read     Answers
 	Earlier  *Earlier
-	Machine  []doctor.Finding
+	Machine  []Finding
 	Host     bool // the job runs in host memory, so that cards do not matter
 }
 
@@ -336,7 +335,7 @@ func machine(names ...string) func(Facts) []Line {
 		}
 		for _, d := range f.Machine {
 			onCard := d.Check == "driver" || d.Check == "cards"
-			if !slices.Contains(names, d.Check) || !all && d.State != doctor.Wrong || f.Host && onCard {
+			if !slices.Contains(names, d.Check) || !all && d.State != Wrong || f.Host && onCard {
 				continue
 			}
 			out = append(out, Line{State: stateOf(d.State), Found: sentence(d), Mend: strings.Join(d.Mend, "; ")})
@@ -345,7 +344,7 @@ func machine(names ...string) func(Facts) []Line {
 	}
 }
 
-func sentence(d doctor.Finding) string {
+func sentence(d Finding) string {
 	if d.Why == "" {
 		return d.Found
 	}
@@ -353,13 +352,13 @@ func sentence(d doctor.Finding) string {
 }
 
 // stateOf is the doctor's state in the words of this package.
-func stateOf(s doctor.State) State {
+func stateOf(s MachineState) State {
 	switch s {
-	case doctor.Right:
+	case Right:
 		return OK
-	case doctor.Wrong:
+	case Wrong:
 		return Problem
-	case doctor.Unknown:
+	case Unseen:
 		return Unknown
 	}
 	return Note

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/doctor"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
@@ -30,8 +29,8 @@ func usual() Facts {
 			}}}}},
 		Read: Answers{Data: []Data{{At: at, Path: "images", What: "training images", State: There}},
 			Disk: Disk{At: "/d", Free: 9 * unit.GiB, Writable: true}},
-		Machine: []doctor.Finding{{Check: "python", State: doctor.Right, Found: "Python 3.11"},
-			{Check: "cards", State: doctor.Note, Found: "a card"}},
+		Machine: []Finding{{Check: "python", State: Right, Found: "Python 3.11"},
+			{Check: "cards", State: Remark, Found: "a card"}},
 	}
 }
 
@@ -113,16 +112,16 @@ func TestExamine(t *testing.T) {
 			"is running"},
 		"Python": {func(*Facts) {}, "python", OK, "Python 3.11"},
 		"no torch": {func(f *Facts) {
-			f.Machine = []doctor.Finding{{Check: "torch", State: doctor.Wrong, Found: "no torch",
+			f.Machine = []Finding{{Check: "torch", State: Wrong, Found: "no torch",
 				Mend: []string{"pip install torch"}}}
 		}, "python", Problem, "pip install torch"},
 		"a broken driver": {func(f *Facts) {
-			f.Machine = []doctor.Finding{{Check: "driver", State: doctor.Wrong, Found: "no driver"}}
+			f.Machine = []Finding{{Check: "driver", State: Wrong, Found: "no driver"}}
 		}, "machine", Problem, "no driver"},
 		"it does not use the card": {func(f *Facts) {
 			f.Host = true
-			f.Machine = []doctor.Finding{{Check: "driver",
-				State: doctor.Wrong}}
+			f.Machine = []Finding{{Check: "driver",
+				State: Wrong}}
 		}, "machine", "", ""},
 		"what is right there": {func(*Facts) {}, "machine", "", ""},
 	} {

@@ -186,7 +186,7 @@ func JoinPath(keys ...string) string {
 		if i > 0 {
 			b.WriteByte('.')
 		}
-		pathEscaper.WriteString(&b, k)
+		_, _ = pathEscaper.WriteString(&b, k)
 	}
 	return b.String()
 }

@@ -30,6 +30,7 @@ func TestYAML11(t *testing.T) {
 		"123456789012345678901": 123456789012345678901.0, "!!float 1:30": 90.0, "!!float .5": 0.5,
 		"!!int x": Opaque, "!!int 1.5": Opaque, "!!float x": Opaque, "!!float 0x1p3": Opaque, "!!bool 1": Opaque,
 		"!what 8": Opaque, "0b_": Opaque,
+		"!!int --5": Opaque, "!!int ++5": Opaque, "!!int -+5": Opaque, "!!int +-5": Opaque,
 		"=": Opaque,
 	} {
 		if text == "-" {

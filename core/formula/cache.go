@@ -93,7 +93,7 @@ func (r Runner) put(a answer) {
 		}
 	}
 	if text, err := json.Marshal(e); err == nil {
-		private.WriteFile(r.path(a.Counted.Formula), text, 0o600)
+		_ = private.WriteFile(r.path(a.Counted.Formula), text, 0o600) // only a cache
 		r.prune()
 	}
 }

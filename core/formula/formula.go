@@ -169,7 +169,7 @@ func (r Runner) ask(ctx context.Context, formulas []job.Formula) (answers []answ
 	cmd.Cancel, cmd.WaitDelay = end, grace
 	err = cmd.Run()
 	if cmd.Process != nil {
-		end() // what the module's code has started
+		_ = end() // what the module's code has started
 	}
 	lines := bufio.NewScanner(&out.text)
 	lines.Buffer(nil, maxAnswer)

@@ -16,7 +16,6 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
-	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/formula"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
@@ -24,10 +23,11 @@ import (
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
-	"github.com/launch-ml/launch/core/trust"
+	"github.com/launch-ml/launch/core/states"
 )
 
 // Deadline bounds how long a plugin may delay the program's start. A broken plugin must not keep a training from
@@ -360,7 +360,7 @@ func (f finder) Formulas(ctx context.Context, formulas []job.Formula) []job.Coun
 }
 
 // ground is what may have been cloned together with the command's script.
-func (f finder) ground() trust.Ground {
+func (f finder) ground() private.Ground {
 	dirs := []string{f.r.Command.Dir}
 	if p := f.r.program; p != nil {
 		dirs = append(dirs, p.Dir)
@@ -368,7 +368,7 @@ func (f finder) ground() trust.Ground {
 			dirs = append(dirs, filepath.Dir(path))
 		}
 	}
-	return trust.GroundOf(dirs...)
+	return private.GroundOf(dirs...)
 }
 
 // may is what may be started to read a command's source. It is nil where the command is run anyway.
@@ -381,7 +381,7 @@ func (f finder) may() overlay.May {
 
 // confine removes from the job what lies outside the command's folders, with a warning.
 func (r *Reading) confine() {
-	roots := confine.New(r.Job)
+	roots := states.NewRoots(r.Job)
 	if w := roots.Warning(); w != "" {
 		r.Warnings = append(r.Warnings, w)
 	}
@@ -390,7 +390,7 @@ func (r *Reading) confine() {
 			"command: launch would not notice another launch in the same experiment", r.Job.Plugin, r.Job.Exclusive))
 		r.Job.Exclusive = ""
 	}
-	err := confine.CheckPuts(r.Job.Rehearsal.Puts)
+	err := states.CheckPuts(r.Job.Rehearsal.Puts)
 	if err == nil {
 		err = roots.CheckRehearsal()
 	}

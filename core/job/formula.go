@@ -25,7 +25,7 @@ type Program struct {
 
 // A Formula asks what a PyTorch module of a plugin's author keeps and needs. launch imports File in the command's own
 // Python, in a process that sees no GPU, and calls its Function with Config on PyTorch's meta device, where nothing is
-// computed. docs/python-plugins.md has what the function returns.
+// computed. docs/writing-a-plugin.md has what the function returns.
 type Formula struct {
 	// File is the absolute path of a Python file: one of the plugin's own, or one below the folder of the command or of
 	// its script.

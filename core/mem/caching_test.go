@@ -53,8 +53,12 @@ func TestMaxSplit(t *testing.T) {
 		reserved, now unit.Bytes // at its fullest, and at the end
 		expandable    bool
 	}{
-		"a block somewhat too large serves":           {[]step{ask(200 * MiB), free(1), ask(181 * MiB)}, 0, 200 * MiB, 200 * MiB, false},
-		"one that wastes a segment does not":          {[]step{ask(200 * MiB), free(1), ask(180 * MiB)}, 0, 380 * MiB, 380 * MiB, false},
+		"a block somewhat too large serves":  {[]step{ask(200 * MiB), free(1), ask(181 * MiB)}, 0, 200 * MiB, 200 * MiB, false},
+		"one that wastes a segment does not": {[]step{ask(200 * MiB), free(1), ask(180 * MiB)}, 0, 380 * MiB, 380 * MiB, false},
+		"one of the bound serves, if near enough": {
+			[]step{ask(140 * MiB), free(1), ask(128 * MiB)}, 0, 140 * MiB, 140 * MiB, false},
+		"a block of the bound is oversize": {
+			[]step{ask(128 * MiB), free(1), ask(50 * MiB)}, 0, 178 * MiB, 178 * MiB, false},
 		"nor for what is small":                       {[]step{ask(200 * MiB), free(1), ask(50 * MiB)}, 0, 250 * MiB, 250 * MiB, false},
 		"below the bound blocks are split":            {[]step{ask(100 * MiB), free(1), ask(50 * MiB), ask(50 * MiB)}, 0, 100 * MiB, 100 * MiB, false},
 		"what is split off an oversize block is none": {[]step{ask(150 * MiB), free(1), ask(135 * MiB), ask(12 * MiB)}, 0, 162 * MiB, 162 * MiB, false},

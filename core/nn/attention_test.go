@@ -97,3 +97,15 @@ func compareAll(t *testing.T, file string, networks map[string]nn.Module) {
 		t.Errorf("%d rows for %d networks", seen, len(networks))
 	}
 }
+
+// Beside the gradients of its input and its output, backward of var holds a tensor like each of them.
+func TestVarBackward(t *testing.T) {
+	tape := nn.NewTape()
+	x := tape.Param("x", 2, 1<<20)
+	y := tape.Hold(tape.VarDim(x, 0))
+	forward := tape.Peak().Bytes
+	tape.Backward(tape.Mean(y))
+	if got, want := tape.Peak().Bytes-forward, 2*x.Bytes()+2*y.Bytes(); got < want || got > want+1024 {
+		t.Errorf("backward adds %d bytes, want %d", got, want)
+	}
+}

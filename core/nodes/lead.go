@@ -126,12 +126,12 @@ func accept(ctx context.Context, l net.Listener, greet func(net.Conn)) {
 
 // greet takes a connection. Whoever does not know the key, or makes another job, is not let in.
 func greet(ctx context.Context, conn *tls.Conn, me Hello, joined chan<- *peer, refused func(int, string)) {
-	conn.SetDeadline(time.Now().Add(greeting))
+	_ = conn.SetDeadline(time.Now().Add(greeting)) // a closed connection fails at the next read
 	if conn.HandshakeContext(ctx) != nil {
 		conn.Close()
 		return
 	}
-	conn.SetDeadline(time.Time{})
+	_ = conn.SetDeadline(time.Time{})
 	p := newPeer(conn)
 	limited, cancel := context.WithTimeout(ctx, greeting)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/launch-ml/launch/core/trust"
+	"github.com/launch-ml/launch/core/private"
 )
 
 // terminal writes to the user's terminal, wherever launch's own lines go.
@@ -48,7 +48,7 @@ func (s Sender) terminal(text string) error {
 func (s Sender) desktop(ctx context.Context, n Notice) error {
 	remote := s.Getenv("SSH_CONNECTION") != "" || s.Getenv("SSH_TTY") != ""
 	here := s.Getenv("DBUS_SESSION_BUS_ADDRESS") != "" || s.Getenv("WAYLAND_DISPLAY") != "" || s.Getenv("DISPLAY") != ""
-	if path, err := trust.Find("notify-send"); err == nil && here && !remote {
+	if path, err := private.Find("notify-send"); err == nil && here && !remote {
 		cmd := exec.CommandContext(ctx, path, "--app-name=launch", "--", n.title(), escapes.Replace(n.text()))
 		if err := started(cmd); err == nil {
 			return nil

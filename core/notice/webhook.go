@@ -95,7 +95,7 @@ func try(ctx context.Context, limit time.Duration, client *http.Client, to *url.
 		return more, hidden(err, to)
 	}
 	defer resp.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be closed in order
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10)) // so that the connection can be closed in order
 	switch code := resp.StatusCode; {
 	case code >= 200 && code < 300:
 		return false, nil

@@ -86,7 +86,7 @@ func Start(ctx context.Context, of Subject) *Watch {
 		w.timeline.is, w.timeline.from = mem.Used, cmp.Or(d.Asked, "NVML")
 		uuid, before, alone := d.UUID, d.Used, len(d.Processes) == 0
 		start(func(ctx context.Context) {
-			nvml.Watch(ctx, of.Every, func(_ time.Time, devices []gpu.Device) {
+			_ = nvml.Watch(ctx, of.Every, func(_ time.Time, devices []gpu.Device) {
 				for _, dev := range devices {
 					if dev.UUID == uuid {
 						w.lookAt(dev, before, alone)

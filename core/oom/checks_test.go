@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/launch-ml/launch/core/checklist"
 	"github.com/launch-ml/launch/core/job"
 )
 
@@ -77,7 +76,7 @@ func TestChecksOfRich(t *testing.T) {
 		write(t, d, Terminal, text)
 		s := d.State()
 		if len(s.Checks) == 0 || len(s.Checks[0].Series) != 2 || s.Checks[0].Series[0].First.Value != "1.25" ||
-			s.Checks[0].Series[1].First != (checklist.Point{Value: "2.5", Step: 6, Line: s.Checks[0].Series[1].First.Line}) {
+			s.Checks[0].Series[1].First != (job.CheckPoint{Value: "2.5", Step: 6, Line: s.Checks[0].Series[1].First.Line}) {
 			t.Errorf("%s: %+v", name, s.Checks)
 		}
 		if again := d.State(); fmt.Sprint(again.Checks) != fmt.Sprint(s.Checks) {

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/launch-ml/launch/core/checklist"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/core/unit"
@@ -37,7 +36,7 @@ type State struct {
 	restarts    bool   // Progress counts from the beginning again, as a bar does that has an epoch's steps
 
 	// Checks are the values of the plugin's checks, in their order; nil before any.
-	Checks []checklist.Values
+	Checks []job.CheckValues
 	// SurvivedLine is the first line with a Survived sign.
 	SurvivedLine string
 }
@@ -148,17 +147,17 @@ func (t *State) measure(e Event) {
 // value takes a value of a check.
 func (t *State) value(checks []job.Check, e Event) {
 	if t.Checks == nil {
-		t.Checks = make([]checklist.Values, len(checks))
+		t.Checks = make([]job.CheckValues, len(checks))
 	}
-	t.Checks[e.Check].Add(checks[e.Check], e.Series, checklist.Point{Value: e.Value, Step: e.Step,
+	t.Checks[e.Check].Add(checks[e.Check], e.Series, job.CheckPoint{Value: e.Value, Step: e.Step,
 		Line: strings.TrimSpace(e.Line.Text)})
 }
 
 // values adds those of a stream, whose values count if it is the log, or if no stream before had any.
-func (t *State) values(of []checklist.Values, isLog bool) {
+func (t *State) values(of []job.CheckValues, isLog bool) {
 	for i, v := range of {
 		if t.Checks == nil {
-			t.Checks = make([]checklist.Values, len(of))
+			t.Checks = make([]job.CheckValues, len(of))
 		}
 		if has := len(v.Series) > 0 || v.Early > 0; has && (isLog || len(t.Checks[i].Series) == 0) {
 			t.Checks[i] = v

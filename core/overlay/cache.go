@@ -68,7 +68,7 @@ func (c Cache) put(s config.PythonSource) {
 	}
 	s.Path, s.Text = "", nil
 	if text, err := json.Marshal(s); err == nil {
-		private.WriteFile(c.file(&s), text, 0o600)
+		_ = private.WriteFile(c.file(&s), text, 0o600) // only a cache
 	}
 }
 

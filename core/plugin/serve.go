@@ -105,7 +105,7 @@ func (k *keeper) begin(c job.Command) {
 	k.keep(r)
 	go func() {
 		defer close(r.ended)
-		defer func() { recover() }()
+		defer func() { _ = recover() }()
 		r.answer, r.err = k.plugin.Recognize(context.Background(), c)
 		r.failed = false
 	}()

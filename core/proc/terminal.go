@@ -161,7 +161,7 @@ func (p *ptyPair) unread() []byte {
 	if unix.IoctlSetTermios(p.slave, unix.TCSETS, &t) != nil {
 		return nil
 	}
-	defer unix.IoctlSetTermios(p.slave, unix.TCSETS, old)
+	defer func() { _ = unix.IoctlSetTermios(p.slave, unix.TCSETS, old) }()
 	var all []byte
 	buf := make([]byte, 4096)
 	for {

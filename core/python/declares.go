@@ -8,7 +8,7 @@ import (
 )
 
 // An Option is one that a program declares to argparse.
-type Option struct {
+type DeclaredOption struct {
 	config.Option
 	// Default is its default as it is spelled, a string without its quotes; "" where none is given.
 	Default string
@@ -17,7 +17,7 @@ type Option struct {
 }
 
 // Options lists the options that the code declares by add_argument, in order. Positional arguments are none.
-func (s Source) Options() (out []Option) {
+func (s Source) Options() (out []DeclaredOption) {
 	const call = "add_argument"
 	for at := 0; ; {
 		i := strings.Index(s.Code[at:], call)
@@ -37,19 +37,19 @@ func (s Source) Options() (out []Option) {
 }
 
 // Declares returns the option of that name.
-func (s Source) Declares(name string) (Option, bool) {
+func (s Source) Declares(name string) (DeclaredOption, bool) {
 	for _, o := range s.Options() {
 		if slices.Contains(o.Names, name) {
 			return o, true
 		}
 	}
-	return Option{}, false
+	return DeclaredOption{}, false
 }
 
 // flags are the actions that take no argument. Others, and classes of a program's own, take one.
 var flags = []string{"store_true", "store_false", "store_const", "append_const", "count", "help", "version", "argparse.BooleanOptionalAction", "BooleanOptionalAction"}
 
-func optionOf(arguments []string) (o Option) {
+func optionOf(arguments []string) (o DeclaredOption) {
 	for _, a := range arguments {
 		if s, quoted := Unquote(a); quoted {
 			if strings.HasPrefix(s, "-") {

@@ -70,7 +70,7 @@ p.add_argument("--need-not", required=False)
 p.add_argument ("--switch", action=argparse.BooleanOptionalAction)
 def add_argument_of(): pass
 `).Options()
-	want := []Option{
+	want := []DeclaredOption{
 		{Option: config.Option{Names: []string{"-b", "--batch-size"}}, Default: "64 * (1 + 1)"},
 		{Option: config.Option{Names: []string{"--name"}}, Default: "a, b"},
 		{Option: config.Option{Names: []string{"--flag"}, Takes: config.None}, Default: ""},

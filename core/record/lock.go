@@ -89,8 +89,8 @@ func lockFile(path, holder string) (*os.File, error) {
 		}
 		return nil, err
 	}
-	f.Truncate(0)
-	f.WriteAt([]byte(holder), 0)
+	_ = f.Truncate(0)
+	_, _ = f.WriteAt([]byte(holder), 0) // it only names the holder
 	return f, nil
 }
 
@@ -167,7 +167,7 @@ func (l *folderLock) follow() {
 			case <-done:
 				return
 			case <-time.After(wait):
-				l.take()
+				_ = l.take()
 			}
 		}
 	}()

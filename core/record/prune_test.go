@@ -64,6 +64,37 @@ func old(t *testing.T, s Store, days, bytes int) *Record {
 	return rec
 }
 
+// Every attempt of a run may have left something, whatever lies between them.
+func TestScratch(t *testing.T) {
+	s := Store{Dir: t.TempDir()}
+	for _, dir := range []string{"a", "attempt-1", "attempt-2/scratch", "attempt-3", "attempt-4/scratch/models", "b/scratch"} {
+		if err := os.MkdirAll(filepath.Join(s.Dir, "r", dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"attempt-4/scratch/models/x.pt", "attempt-5", "b/scratch/x.pt"} {
+		if err := os.WriteFile(filepath.Join(s.Dir, "r", file), make([]byte, 5000), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root, err := os.OpenRoot(s.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for _, dry := range []bool{true, false} {
+		if left, err := s.scratch(root, "r", dry); err != nil || left != 5001 {
+			t.Errorf("dry %v: %d bytes, %v; want 5001, an empty folder counts as one", dry, left, err)
+		}
+	}
+	for dir, stays := range map[string]bool{"attempt-2/scratch": false, "attempt-4/scratch": false, "attempt-4": true,
+		"b/scratch": true, "attempt-5": true} {
+		if _, err := os.Stat(filepath.Join(s.Dir, "r", dir)); (err == nil) != stays {
+			t.Errorf("%s: %v", dir, err)
+		}
+	}
+}
+
 func TestPrune(t *testing.T) {
 	top := t.TempDir()
 	s := Store{Dir: filepath.Join(top, "runs")}

@@ -146,7 +146,7 @@ func openRecord(id, dir string) (*Record, error) {
 	if end, err := f.Seek(0, io.SeekEnd); err == nil && end > 0 {
 		last := make([]byte, 1)
 		if _, err := f.ReadAt(last, end-1); err == nil && last[0] != '\n' {
-			f.Write([]byte("\n"))
+			_, _ = f.Write([]byte("\n"))
 		}
 	}
 	return &Record{ID: id, Dir: dir, file: f, sign: held}, nil
@@ -185,7 +185,7 @@ func (r *Record) Ended(a *run.Attempt) error { return r.Write(Event{Kind: Ended,
 func (r *Record) Reserve() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	private.Reserve(r.file, 256<<10)
+	_ = private.Reserve(r.file, 256<<10) // without it the end may be missing on a full disk
 }
 
 // Close closes the record and unlocks the run. What was written is kept.

@@ -25,7 +25,7 @@ func (s Store) Unsaid(j *job.Job) (fresh []string) {
 	}
 	if len(add) > 0 && private.MkdirAll(filepath.Dir(path)) == nil {
 		if f, err := private.Open(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
-			f.Write(add) // what is not remembered is printed again
+			_, _ = f.Write(add) // what is not remembered is printed again
 			f.Close()
 		}
 	}

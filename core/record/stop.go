@@ -60,7 +60,7 @@ func (r *Record) StopAsked() (asked StopRequest, ok bool, err error) {
 		return asked, false, nil
 	}
 	if asked, err = readStop(path); err != nil {
-		private.WriteFile(filepath.Join(r.Dir, stopRefused), []byte(err.Error()), 0o600) // launch prints it too
+		_ = private.WriteFile(filepath.Join(r.Dir, stopRefused), []byte(err.Error()), 0o600) // launch prints it too
 	}
 	os.Remove(path) // it is asked once, and what cannot be read is not asked again and again
 	asked.Save = asked.Save || asked.Next

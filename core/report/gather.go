@@ -12,19 +12,17 @@ import (
 
 	"github.com/rogpeppe/go-internal/diff"
 
-	"github.com/launch-ml/launch/core/explain"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/observe"
 	"github.com/launch-ml/launch/core/private"
-	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
 )
 
 // Gather reads what the report of a run needs. learned are all receipts; those of the run name its torch.
-func Gather(store record.Store, id string, learned []receipt.Receipt) (Input, error) {
+func Gather(store record.Store, id string, learned []record.Receipt) (Input, error) {
 	h, err := store.Read(id)
 	if err != nil {
 		return Input{}, err
@@ -57,7 +55,7 @@ func Gather(store record.Store, id string, learned []receipt.Receipt) (Input, er
 			in.Diffs = append(in.Diffs, recipeDiff(r.Job, &a.Plan))
 		}
 	}
-	x, err := explain.Run(store, id)
+	x, err := ExplainRun(store, id)
 	if err != nil {
 		return in, err
 	}

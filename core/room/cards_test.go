@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -16,9 +15,9 @@ import (
 const g = unit.GiB
 
 // held is a claim of another launch of this account.
-func held(pid int, w claim.Want) claim.Held { return claim.Held{Want: w, PID: pid, UID: os.Geteuid()} }
+func held(pid int, w Want) Held { return Held{Want: w, PID: pid, UID: os.Geteuid()} }
 
-func onCard(b unit.Bytes) claim.Want { return claim.Want{Resource: claim.Card("GPU-1"), Bytes: b} }
+func onCard(b unit.Bytes) Want { return Want{Resource: Card("GPU-1"), Bytes: b} }
 
 // What is promised and what is used count once each, whoever uses it.
 func TestOffer(t *testing.T) {
@@ -40,56 +39,56 @@ func TestOffer(t *testing.T) {
 	for name, tt := range map[string]struct {
 		used  unit.Bytes
 		procs []gpu.Process
-		held  []claim.Held
+		held  []Held
 		blind bool
 		want  unit.Bytes
 		open  bool
 	}{
 		"an empty card":                {want: 24 * g},
 		"another's process":            {used: 5 * g, procs: procs(99, 5*g), want: 19 * g},
-		"a claim that is not used yet": {held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g},
+		"a claim that is not used yet": {held: []Held{held(10, onCard(10*g))}, want: 14 * g},
 		"a claim that is used in part": {
-			used: 4 * g, procs: procs(11, 4*g), held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g,
+			used: 4 * g, procs: procs(11, 4*g), held: []Held{held(10, onCard(10*g))}, want: 14 * g,
 		},
 		"a claim that is exceeded": {
-			used: 12 * g, procs: procs(11, 12*g), held: []claim.Held{held(10, onCard(10*g))}, want: 12 * g,
+			used: 12 * g, procs: procs(11, 12*g), held: []Held{held(10, onCard(10*g))}, want: 12 * g,
 		},
 		"two processes of one launch": {
-			used: 8 * g, procs: procs(11, 4*g, 12, 4*g), held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g,
+			used: 8 * g, procs: procs(11, 4*g, 12, 4*g), held: []Held{held(10, onCard(10*g))}, want: 14 * g,
 		},
 		"a claim and another's process": {
-			used: 9 * g, procs: procs(11, 4*g, 99, 5*g), held: []claim.Held{held(10, onCard(10*g))}, want: 9 * g,
+			used: 9 * g, procs: procs(11, 4*g, 99, 5*g), held: []Held{held(10, onCard(10*g))}, want: 9 * g,
 		},
 		"two claims, one of them used": {
-			used: 4 * g, procs: procs(11, 4*g), held: []claim.Held{held(10, onCard(6*g)), held(20, onCard(6*g))}, want: 12 * g,
+			used: 4 * g, procs: procs(11, 4*g), held: []Held{held(10, onCard(6*g)), held(20, onCard(6*g))}, want: 12 * g,
 		},
 		"a desktop that is not listed": {
-			used: g, held: []claim.Held{held(10, onCard(10*g))}, want: 13 * g,
+			used: g, held: []Held{held(10, onCard(10*g))}, want: 13 * g,
 		},
 		"in a container: its use may be the claim's": {
-			used: 10 * g, blind: true, held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g,
+			used: 10 * g, blind: true, held: []Held{held(10, onCard(10*g))}, want: 14 * g,
 		},
 		"in a container: never less than is used": {
-			used: 12 * g, blind: true, held: []claim.Held{held(10, onCard(10*g))}, want: 12 * g,
+			used: 12 * g, blind: true, held: []Held{held(10, onCard(10*g))}, want: 12 * g,
 		},
 		"a process of another namespace": {
-			used: 10 * g, procs: procs(7777, 10*g), held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g,
+			used: 10 * g, procs: procs(7777, 10*g), held: []Held{held(10, onCard(10*g))}, want: 14 * g,
 		},
 		"a process whose use is not told": {
-			used: 10 * g, procs: procs(11, -1), held: []claim.Held{held(10, onCard(10*g))}, want: 14 * g,
+			used: 10 * g, procs: procs(11, -1), held: []Held{held(10, onCard(10*g))}, want: 14 * g,
 		},
 		"a claim of unknown size": {
-			used: 3 * g, procs: procs(11, 3*g), held: []claim.Held{held(10, open)}, want: 21 * g, open: true,
+			used: 3 * g, procs: procs(11, 3*g), held: []Held{held(10, open)}, want: 21 * g, open: true,
 		},
-		"a launch that waits": {held: []claim.Held{held(10, waits)}, want: 24 * g},
+		"a launch that waits": {held: []Held{held(10, waits)}, want: 24 * g},
 		"another account's claim": {
-			used: 2 * g, procs: procs(11, 2*g), held: []claim.Held{theirs}, want: 22 * g,
+			used: 2 * g, procs: procs(11, 2*g), held: []Held{theirs}, want: 22 * g,
 		},
 		"another card's claim": {
-			held: []claim.Held{held(10, claim.Want{Resource: claim.Card("GPU-2"), Bytes: 9 * g})}, want: 24 * g,
+			held: []Held{held(10, Want{Resource: Card("GPU-2"), Bytes: 9 * g})}, want: 24 * g,
 		},
 		"more promised than there is": {
-			used: 20 * g, procs: procs(99, 20*g), held: []claim.Held{held(10, onCard(10*g))}, want: 0,
+			used: 20 * g, procs: procs(99, 20*g), held: []Held{held(10, onCard(10*g))}, want: 0,
 		},
 	} {
 		l := ledger{
@@ -203,38 +202,38 @@ func TestChoose(t *testing.T) {
 // A launch that waits is overtaken for a while, and then has a card.
 func TestKeep(t *testing.T) {
 	now := time.Now()
-	waits := func(ago time.Duration, b unit.Bytes, among ...string) claim.Held {
-		h := held(10, claim.Want{Resource: claim.Card(""), Bytes: b, Waiting: true, Among: among})
+	waits := func(ago time.Duration, b unit.Bytes, among ...string) Held {
+		h := held(10, Want{Resource: Card(""), Bytes: b, Waiting: true, Among: among})
 		h.Since = now.Add(-ago)
 		return h
 	}
 	for name, tt := range map[string]struct {
-		held  []claim.Held
+		held  []Held
 		since time.Duration
 		want  []unit.Bytes
 	}{
 		"nobody waits": {nil, 0, []unit.Bytes{6 * g, 8 * g}},
 		"for a moment": {
-			[]claim.Held{waits(time.Second, 10*g, "GPU-1", "GPU-2")}, 0, []unit.Bytes{6 * g, 8 * g},
+			[]Held{waits(time.Second, 10*g, "GPU-1", "GPU-2")}, 0, []unit.Bytes{6 * g, 8 * g},
 		},
 		"too long: the card with most": {
-			[]claim.Held{waits(2*time.Minute, 10*g, "GPU-1", "GPU-2")}, 0, []unit.Bytes{6 * g, 0},
+			[]Held{waits(2*time.Minute, 10*g, "GPU-1", "GPU-2")}, 0, []unit.Bytes{6 * g, 0},
 		},
 		"too long, but there is room beside": {
-			[]claim.Held{waits(2*time.Minute, 5*g, "GPU-2")}, 0, []unit.Bytes{6 * g, 3 * g},
+			[]Held{waits(2*time.Minute, 5*g, "GPU-2")}, 0, []unit.Bytes{6 * g, 3 * g},
 		},
 		"one that waits for longer still": {
-			[]claim.Held{waits(2*time.Minute, 10*g, "GPU-1", "GPU-2")}, 3 * time.Minute, []unit.Bytes{6 * g, 8 * g},
+			[]Held{waits(2*time.Minute, 10*g, "GPU-1", "GPU-2")}, 3 * time.Minute, []unit.Bytes{6 * g, 8 * g},
 		},
 		"two: a card each": {
-			[]claim.Held{waits(2*time.Minute, 10*g, "GPU-1", "GPU-2"), waits(3*time.Minute, 10*g, "GPU-1", "GPU-2")}, 0,
+			[]Held{waits(2*time.Minute, 10*g, "GPU-1", "GPU-2"), waits(3*time.Minute, 10*g, "GPU-1", "GPU-2")}, 0,
 			[]unit.Bytes{0, 0},
 		},
 		"a card that it cannot use": {
-			[]claim.Held{waits(2*time.Minute, 10*g, "GPU-1")}, 0, []unit.Bytes{0, 8 * g},
+			[]Held{waits(2*time.Minute, 10*g, "GPU-1")}, 0, []unit.Bytes{0, 8 * g},
 		},
 		"a card that is too small for it": {
-			[]claim.Held{waits(2*time.Minute, 30*g, "GPU-1", "GPU-2")}, 0, []unit.Bytes{6 * g, 8 * g},
+			[]Held{waits(2*time.Minute, 30*g, "GPU-1", "GPU-2")}, 0, []unit.Bytes{6 * g, 8 * g},
 		},
 	} {
 		offers := []Offer{
@@ -250,8 +249,8 @@ func TestKeep(t *testing.T) {
 		}
 	}
 	host := waits(2*time.Minute, 10*g)
-	host.Resource = claim.Host
-	if o := keep([]Offer{{Free: 12 * g, Empty: 16 * g}}, []claim.Held{host}, now, now); o[0].Free != 2*g {
+	host.Resource = HostMemory
+	if o := keep([]Offer{{Free: 12 * g, Empty: 16 * g}}, []Held{host}, now, now); o[0].Free != 2*g {
 		t.Errorf("of host memory %v are left", o[0].Free)
 	}
 }

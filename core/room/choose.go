@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -130,12 +129,12 @@ const patience = time.Minute
 
 // keep takes from the offers what is kept for launches that have waited too long, the first of them first. Only those
 // count that began to wait before since.
-func keep(offers []Offer, held []claim.Held, since, now time.Time) []Offer {
+func keep(offers []Offer, held []Held, since, now time.Time) []Offer {
 	offers = slices.Clone(offers)
-	waiting := slices.DeleteFunc(slices.Clone(held), func(h claim.Held) bool {
+	waiting := slices.DeleteFunc(slices.Clone(held), func(h Held) bool {
 		return !h.Waiting || !h.Refuses() || h.Own() || !h.Since.Before(since) || now.Sub(h.Since) < patience
 	})
-	slices.SortStableFunc(waiting, func(a, b claim.Held) int { return a.Since.Compare(b.Since) })
+	slices.SortStableFunc(waiting, func(a, b Held) int { return a.Since.Compare(b.Since) })
 	for _, w := range waiting {
 		best := -1
 		for i, o := range offers {
@@ -154,8 +153,8 @@ func keep(offers []Offer, held []claim.Held, since, now time.Time) []Offer {
 }
 
 // could reports whether a waiting launch could take a card, or host memory.
-func could(w claim.Held, o Offer) bool {
-	if w.Kind == claim.Host.Kind {
+func could(w Held, o Offer) bool {
+	if w.Kind == HostMemory.Kind {
 		return o.Device.UUID == "" && w.Bytes <= o.Empty
 	}
 	return slices.Contains(w.Among, o.Device.UUID) && w.Bytes <= o.Empty

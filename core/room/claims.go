@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/proc"
@@ -26,7 +25,7 @@ func (w Wish) Chooses() bool { return w.Device == Any || strings.Contains(w.Devi
 
 // A Hold is what a launch has claimed of its cards. A nil Hold holds nothing.
 type Hold struct {
-	claims  []*claim.Claim
+	claims  []*Claim
 	devices []gpu.Device
 	reserve unit.Bytes
 	chosen  bool
@@ -46,7 +45,7 @@ func (r *Room) Claim(ctx context.Context, env []string, n Need, p Patience) (*Ho
 	strict := r.wish.Chooses() || p.For != 0
 	h := &Hold{reserve: r.wish.Reserve, chosen: r.wish.Chooses()}
 	fresh := false
-	decide := func(held []claim.Held, t turn) ([]claim.Want, error) {
+	decide := func(held []Held, t turn) ([]Want, error) {
 		offers := r.offers(cards, held)
 		if !strict {
 			h.devices = cards
@@ -98,7 +97,7 @@ func (r *Room) Prefer(env []string, n Need) error {
 	if err != nil || len(cards) == 0 || !r.wish.Chooses() {
 		return err
 	}
-	held := claim.List()
+	held := Claims()
 	offers := keep(r.offers(cards, held), held, time.Now(), time.Now())
 	if c := Choose(offers, n, false); len(c.At) > 0 {
 		var at []Offer
@@ -141,7 +140,7 @@ func (r *Room) cards(env []string, n *Need) ([]gpu.Device, error) {
 }
 
 // offers looks at cards in the light of the claims.
-func (r *Room) offers(cards []gpu.Device, held []claim.Held) (out []Offer) {
+func (r *Room) offers(cards []gpu.Device, held []Held) (out []Offer) {
 	l := ledger{held: held, descends: proc.Descends, visible: visible, blind: blind(), reserve: r.wish.Reserve}
 	for _, d := range cards {
 		out = append(out, l.offer(d))
@@ -156,10 +155,10 @@ func (r *Room) fullest(offers []Offer) {
 }
 
 // wants are the claims of shares on cards; one share may be that of all of them.
-func wants(offers []Offer, shares []Share) (out []claim.Want) {
+func wants(offers []Offer, shares []Share) (out []Want) {
 	for i, o := range offers {
 		s := shares[min(i, len(shares)-1)]
-		w := claim.Want{Resource: claim.Card(o.Device.UUID), Bytes: min(s.Bytes, max(1, o.Free)), Open: s.Bytes == 0}
+		w := Want{Resource: Card(o.Device.UUID), Bytes: min(s.Bytes, max(1, o.Free)), Open: s.Bytes == 0}
 		if w.Open {
 			w.Bytes = max(1, o.Free)
 		}
@@ -171,8 +170,8 @@ func wants(offers []Offer, shares []Share) (out []claim.Want) {
 }
 
 // tickets are the entries of a launch that waits.
-func tickets(offers []Offer, c Choice, cards int) (out []claim.Want) {
-	w := claim.Want{Resource: claim.Card(""), Bytes: max(1, c.Want.Bytes), Open: c.Want.Bytes == 0, Waiting: true}
+func tickets(offers []Offer, c Choice, cards int) (out []Want) {
+	w := Want{Resource: Card(""), Bytes: max(1, c.Want.Bytes), Open: c.Want.Bytes == 0, Waiting: true}
 	for _, i := range c.Among {
 		if uuid := offers[i].Device.UUID; uuid != "" && len(w.Among) < 64 {
 			w.Among = append(w.Among, uuid)
@@ -230,7 +229,7 @@ func (h *Hold) Plan(r *Room, need unit.Bytes) error {
 	if h == nil || len(h.claims) == 0 {
 		return nil
 	}
-	_, err := claim.Decide(nil, func(held []claim.Held) ([]claim.Want, error) {
+	_, err := DecideClaims(nil, func(held []Held) ([]Want, error) {
 		var next []unit.Bytes
 		for _, o := range r.offers(again(h.devices, r.all), held) {
 			want := min(need, max(1, o.Free))
@@ -277,10 +276,10 @@ func (h *Hold) Uses(uuid string, used unit.Bytes, settled bool) {
 		case w.ID != uuid:
 		case settled && !w.Open:
 			if want := used + used/grows + growsBy; !w.Settled || want > w.Bytes {
-				c.Settle(max(used, min(want, max(w.Bytes, used+used/grows))))
+				_ = c.Settle(max(used, min(want, max(w.Bytes, used+used/grows))))
 			}
 		case used > w.Bytes:
-			c.Set(used, w.Open)
+			_ = c.Set(used, w.Open)
 		}
 	}
 }
@@ -296,7 +295,7 @@ func (h *Hold) Shared() bool {
 	if h == nil {
 		return false
 	}
-	l := ledger{held: claim.List(), descends: proc.Descends}
+	l := ledger{held: Claims(), descends: proc.Descends}
 	return slices.ContainsFunc(h.devices, func(d gpu.Device) bool { return len(l.of(d)) > 0 })
 }
 

@@ -41,6 +41,14 @@ func TestMemory(t *testing.T) {
 			"proc/self/cgroup":                           "4:memory:/\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712", "sys/fs/cgroup/memory/memory.usage_in_bytes": "1",
 		}, -1, ""},
+		{"nor is one of 2^60", map[string]string{
+			"proc/self/cgroup": "0::/j\n", "sys/fs/cgroup/j/memory.max": "1152921504606846976",
+			"sys/fs/cgroup/j/memory.current": "1",
+		}, -1, ""},
+		{"and one below that is", map[string]string{
+			"proc/self/cgroup": "0::/j\n", "sys/fs/cgroup/j/memory.max": "1152921504606846975",
+			"sys/fs/cgroup/j/memory.current": "1",
+		}, 1152921504606846974, "/j"},
 		{"a limit that is reached is a room of nothing, and known", map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/j\n", "sys/fs/cgroup/j/memory.max": "1" + G, "sys/fs/cgroup/j/memory.current": "2" + G,
 		}, 0, "/j"},

@@ -3,7 +3,6 @@ package room
 import (
 	"os"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -19,7 +18,7 @@ type Offer struct {
 
 // A ledger adds up what is promised of a card.
 type ledger struct {
-	held []claim.Held
+	held []Held
 	// descends reports whether a process belongs to a launch.
 	descends func(pid, launch int) bool
 	// visible reports whether the driver's number of a process names a process here. In a container it may not.
@@ -74,9 +73,9 @@ func (l ledger) offer(d gpu.Device) Offer {
 
 // of lists the claims of other launches on a card that this one respects. Those of launches that this one runs in do
 // not count: it would wait for its own end.
-func (l ledger) of(d gpu.Device) (out []claim.Held) {
+func (l ledger) of(d gpu.Device) (out []Held) {
 	for _, h := range l.held {
-		if h.Resource == claim.Card(d.UUID) && !h.Waiting && h.Refuses() && !l.around(h) {
+		if h.Resource == Card(d.UUID) && !h.Waiting && h.Refuses() && !l.around(h) {
 			out = append(out, h)
 		}
 	}
@@ -84,12 +83,12 @@ func (l ledger) of(d gpu.Device) (out []claim.Held) {
 }
 
 // around reports whether a claim is this launch's, or that of a launch in which this one runs.
-func (l ledger) around(h claim.Held) bool {
+func (l ledger) around(h Held) bool {
 	return h.Own() || h.UID == os.Geteuid() && l.descends(os.Getpid(), h.PID)
 }
 
 // launch returns the launch, of those that hold a claim, that a process belongs to.
-func (l ledger) launch(pid int, held []claim.Held) (launch int, ok bool) {
+func (l ledger) launch(pid int, held []Held) (launch int, ok bool) {
 	for _, h := range held {
 		if l.descends(pid, h.PID) {
 			return h.PID, true

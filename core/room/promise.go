@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/unit"
@@ -52,10 +51,10 @@ func (r *Refusal) Error() string { return r.Why }
 // called names the limit's setting in the error.
 func (p Promise) Check(called string) error {
 	total, by := HostTotal()
-	return p.check(called, total, by, claim.List())
+	return p.check(called, total, by, Claims())
 }
 
-func (p Promise) check(called string, total unit.Bytes, by string, held []claim.Held) error {
+func (p Promise) check(called string, total unit.Bytes, by string, held []Held) error {
 	want := p.bytes()
 	if want == 0 || total == 0 {
 		return nil
@@ -67,7 +66,7 @@ func (p Promise) check(called string, total unit.Bytes, by string, held []claim.
 		}
 		return &Refusal{Why: fmt.Sprintf("%s%s is more than %s of %v", called, each, by, total), Never: true}
 	}
-	if taken := claim.Room(claim.Host, want, total, held); taken != nil {
+	if taken := Claimable(HostMemory, want, total, held); taken != nil {
 		return &Refusal{Why: taken.Error()}
 	}
 	return nil
@@ -78,7 +77,7 @@ func (p Promise) check(called string, total unit.Bytes, by string, held []claim.
 // warning: the training matters more than the claim. An error of ctx is returned as it is.
 func (p Promise) Take(
 	ctx context.Context, called string, anyway bool, wait Patience,
-) (held *claim.Claim, warnings []string, err error) {
+) (held *Claim, warnings []string, err error) {
 	if p.bytes() == 0 {
 		return nil, nil, nil
 	}
@@ -98,7 +97,7 @@ func (p Promise) Take(
 		}
 	}
 	if err == nil {
-		warnings = append(warnings, crowded(total, claim.List())...)
+		warnings = append(warnings, crowded(total, Claims())...)
 	}
 	return held, warnings, err
 }
@@ -106,15 +105,15 @@ func (p Promise) Take(
 // take waits in the queue for host memory. With anyway it does not: it returns the claim and the refusal.
 func (p Promise) take(
 	ctx context.Context, called string, total unit.Bytes, by string, anyway bool, wait Patience,
-) (*claim.Claim, error) {
+) (*Claim, error) {
 	var refused error
 	if anyway || total == 0 {
 		wait.For = 0
 	}
-	q := &queue{Patience: wait, decide: func(held []claim.Held, t turn) ([]claim.Want, error) {
-		want := claim.Want{Resource: claim.Host, Bytes: p.bytes()}
+	q := &queue{Patience: wait, decide: func(held []Held, t turn) ([]Want, error) {
+		want := Want{Resource: HostMemory, Bytes: p.bytes()}
 		others := slices.DeleteFunc(slices.Clone(held), ledger{descends: proc.Descends}.around)
-		free := total - claim.Sum(claim.Host, others)
+		free := total - Claimed(HostMemory, others)
 		offer := keep([]Offer{{Free: free, Empty: total}}, held, t.since, time.Now())[0]
 		refused = p.check(called, total, by, others)
 		switch {
@@ -124,7 +123,7 @@ func (p Promise) take(
 		case refused != nil:
 			return nil, refused
 		}
-		return []claim.Want{want}, nil
+		return []Want{want}, nil
 	}}
 	made, err := q.wait(ctx)
 	if err != nil || len(made) == 0 {
@@ -135,10 +134,10 @@ func (p Promise) take(
 
 // crowded returns a warning if the claims of all accounts exceed host memory. Claims of other accounts never refuse a
 // run.
-func crowded(total unit.Bytes, held []claim.Held) []string {
+func crowded(total unit.Bytes, held []Held) []string {
 	sum, others := unit.Bytes(0), unit.Bytes(0)
 	for _, h := range held { // this launch's own is among them
-		if h.Resource != claim.Host || h.Waiting {
+		if h.Resource != HostMemory || h.Waiting {
 			continue
 		}
 		sum = min(sum+h.Bytes, 1<<60)

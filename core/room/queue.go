@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/private"
@@ -19,7 +18,7 @@ import (
 type Patience struct {
 	For time.Duration // 0: not at all; negative: without a limit
 	// Say prints that it waits, and for what. It is called once.
-	Say func(want claim.Want)
+	Say func(want Want)
 }
 
 // A turn is one look at the claims.
@@ -35,11 +34,11 @@ var errLook = errors.New("look again")
 type queue struct {
 	Patience
 	// decide returns what to claim, or entries that wait.
-	decide func([]claim.Held, turn) ([]claim.Want, error)
+	decide func([]Held, turn) ([]Want, error)
 	look   func() error       // asks the driver; nil for host memory
 	seen   func([]gpu.Device) // takes what another launch has seen; nil for host memory
 
-	entries []*claim.Claim
+	entries []*Claim
 }
 
 const (
@@ -50,7 +49,7 @@ const (
 )
 
 // wait returns the claims that decide wants, as soon as it wants any that do not wait. It returns when ctx is done.
-func (q *queue) wait(ctx context.Context) ([]*claim.Claim, error) {
+func (q *queue) wait(ctx context.Context) ([]*Claim, error) {
 	t := turn{since: time.Now(), patient: q.For != 0}
 	defer func() {
 		for _, c := range q.entries {
@@ -59,7 +58,7 @@ func (q *queue) wait(ctx context.Context) ([]*claim.Claim, error) {
 	}()
 	for looked := false; ; looked = true {
 		made, err := q.once(t)
-		if errors.Is(err, claim.ErrBusy) && t.patient && ctx.Err() == nil { // many launches on a busy machine
+		if errors.Is(err, ErrClaims) && t.patient && ctx.Err() == nil { // many launches on a busy machine
 			continue
 		}
 		if !errors.Is(err, errLook) || looked {
@@ -89,7 +88,7 @@ func (q *queue) wait(ctx context.Context) ([]*claim.Claim, error) {
 }
 
 // stand waits in the queue.
-func (q *queue) stand(ctx context.Context, t turn) ([]*claim.Claim, error) {
+func (q *queue) stand(ctx context.Context, t turn) ([]*Claim, error) {
 	tick := time.NewTicker(glance)
 	defer tick.Stop()
 	var last, buried, stamp time.Time
@@ -102,10 +101,10 @@ func (q *queue) stand(ctx context.Context, t turn) ([]*claim.Claim, error) {
 		now := time.Now()
 		if now.Sub(buried) > bury {
 			buried = now
-			claim.Bury(bury)
+			BuryClaims(bury)
 		}
 		t.patient = q.For < 0 || now.Sub(t.since) < q.For
-		if changed := claim.Stamp(); t.patient && changed.Equal(stamp) && now.Sub(last) < reopen {
+		if changed := ClaimStamp(); t.patient && changed.Equal(stamp) && now.Sub(last) < reopen {
 			continue
 		} else {
 			stamp, last = changed, now
@@ -121,7 +120,7 @@ func (q *queue) stand(ctx context.Context, t turn) ([]*claim.Claim, error) {
 				made, err = q.once(t)
 			}
 		}
-		if err != nil && !errors.Is(err, claim.ErrBusy) || len(made) > 0 {
+		if err != nil && !errors.Is(err, ErrClaims) || len(made) > 0 {
 			return made, err
 		}
 		if err == nil && len(q.entries) == 0 { // it was let go without a claim: it is refused elsewhere, or runs as asked
@@ -131,9 +130,9 @@ func (q *queue) stand(ctx context.Context, t turn) ([]*claim.Claim, error) {
 }
 
 // once decides. Entries that wait are made only once.
-func (q *queue) once(t turn) (made []*claim.Claim, err error) {
+func (q *queue) once(t turn) (made []*Claim, err error) {
 	still := false
-	made, err = claim.Decide(q.entries, func(held []claim.Held) ([]claim.Want, error) {
+	made, err = DecideClaims(q.entries, func(held []Held) ([]Want, error) {
 		wants, err := q.decide(held, t)
 		if err == nil && len(wants) > 0 && wants[0].Waiting && len(q.entries) > 0 {
 			still = true
@@ -167,11 +166,11 @@ const (
 
 // watchForAll asks the driver for all waiting launches, from when no other one does until ctx is done.
 func watchForAll(ctx context.Context) {
-	path, err := claim.Path(lookFile)
+	path, err := SharedPath(lookFile)
 	if err != nil {
 		return
 	}
-	lock, err := claim.Path(lookLock)
+	lock, err := SharedPath(lookLock)
 	if err != nil {
 		return
 	}
@@ -183,7 +182,7 @@ func watchForAll(ctx context.Context) {
 	for ctx.Err() == nil {
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
 			before := ""
-			nvml.Watch(ctx, sight, func(now time.Time, all []gpu.Device) {
+			_ = nvml.Watch(ctx, sight, func(now time.Time, all []gpu.Device) {
 				text, err := json.Marshal(append([]gpu.Device{}, all...)) // none is a look, too
 				switch {
 				case err != nil:
@@ -203,7 +202,7 @@ func watchForAll(ctx context.Context) {
 
 // sharedLook is what the cards were seen to hold, and when; nil if nobody has looked for too long.
 func sharedLook() (all []gpu.Device, at time.Time) {
-	path, err := claim.Path(lookFile)
+	path, err := SharedPath(lookFile)
 	if err != nil {
 		return nil, at
 	}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/ladder"
@@ -73,12 +72,12 @@ func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("launch cannot read the card: %v", err))
 		return r, nil
 	}
-	return r, r.among(env, claim.List())
+	return r, r.among(env, Claims())
 }
 
 // among chooses the fullest device that the job would use: the job must fit there. Of devices to choose from it takes
 // the one with the most room, until [Room.Claim] chooses.
-func (r *Room) among(env []string, held []claim.Held) error {
+func (r *Room) among(env []string, held []Held) error {
 	named := r.wish.Device != "auto" && r.wish.Device != Any
 	if named {
 		env = []string{"CUDA_VISIBLE_DEVICES=" + r.wish.Device, "CUDA_DEVICE_ORDER=PCI_BUS_ID"}

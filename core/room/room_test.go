@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/unit"
@@ -80,7 +79,7 @@ func TestPromise(t *testing.T) {
 	for name, tt := range map[string]struct {
 		p     Promise
 		total unit.Bytes
-		held  []claim.Held
+		held  []Held
 		want  string
 		never bool
 	}{
@@ -92,12 +91,12 @@ func TestPromise(t *testing.T) {
 			"--memory 8 GiB for each of 2 processes, 16.0 GiB together, is more than the machine of 15.0 GiB", true,
 		},
 		"another launch's": {
-			two, 20 * unit.GiB, []claim.Held{{Want: host(8 * unit.GiB), UID: mine}}, "other launches hold 8.00 GiB", false,
+			two, 20 * unit.GiB, []Held{{Want: host(8 * unit.GiB), UID: mine}}, "other launches hold 8.00 GiB", false,
 		},
-		"another account's": {two, 20 * unit.GiB, []claim.Held{{Want: host(8 * unit.GiB), UID: theirs}}, "", false},
+		"another account's": {two, 20 * unit.GiB, []Held{{Want: host(8 * unit.GiB), UID: theirs}}, "", false},
 		"of another resource": {
 			two, 20 * unit.GiB,
-			[]claim.Held{{Want: claim.Want{Resource: claim.Card("GPU-1"), Bytes: 8 * unit.GiB}, UID: mine}}, "", false,
+			[]Held{{Want: Want{Resource: Card("GPU-1"), Bytes: 8 * unit.GiB}, UID: mine}}, "", false,
 		},
 	} {
 		if mine == 0 && name == "another account's" {
@@ -109,11 +108,11 @@ func TestPromise(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)
 		}
 	}
-	held := []claim.Held{{Want: host(unit.GiB), UID: mine}, {Want: host(unit.GiB), UID: 4242}}
+	held := []Held{{Want: host(unit.GiB), UID: mine}, {Want: host(unit.GiB), UID: 4242}}
 	if w := crowded(unit.GiB, held); len(w) != 1 ||
 		!strings.Contains(w[0], "2.00 GiB, more than the 1.00 GiB of host memory") {
 		t.Errorf("two accounts promise twice what there is: %q", w)
 	}
 }
 
-func host(b unit.Bytes) claim.Want { return claim.Want{Resource: claim.Host, Bytes: b} }
+func host(b unit.Bytes) Want { return Want{Resource: HostMemory, Bytes: b} }

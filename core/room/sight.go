@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
 	"github.com/launch-ml/launch/core/proc"
@@ -52,7 +51,7 @@ type Use struct {
 }
 
 // UseOf returns what a card holds, seen from the launches that one sweep has started: their process IDs are own.
-func UseOf(d gpu.Device, held []claim.Held, own []int) Use {
+func UseOf(d gpu.Device, held []Held, own []int) Use {
 	l := ledger{held: held, descends: proc.Descends, visible: visible, blind: blind()}
 	return l.use(d, own)
 }
@@ -69,7 +68,7 @@ func (l ledger) use(d gpu.Device, own []int) Use {
 	}
 	used, gone, known := unit.Bytes(0), unit.Bytes(0), unit.Bytes(0)
 	foreign := map[int]unit.Bytes{} // by launch
-	var claims []claim.Held
+	var claims []Held
 	claimed := unit.Bytes(0) // by own launches
 	for _, h := range l.of(d) {
 		if ofOwn(h.PID) == 0 {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -24,27 +23,27 @@ func TestUse(t *testing.T) {
 	for name, tt := range map[string]struct {
 		used   unit.Bytes
 		procs  []gpu.Process
-		held   []claim.Held
+		held   []Held
 		blind  bool
 		others unit.Bytes
 		own    map[int]unit.Bytes
 	}{
 		"an empty card": {},
-		"own trials, with their claims": {used: 7 * g, procs: procs(11, 4*g, 21, 3*g), held: []claim.Held{held(10,
+		"own trials, with their claims": {used: 7 * g, procs: procs(11, 4*g, 21, 3*g), held: []Held{held(10,
 			onCard(9*g))}, own: map[int]unit.Bytes{10: 4 * g, 20: 3 * g}},
 		"another's process": {used: 9 * g, procs: procs(11, 4*g, 99, 5*g), others: 5 * g,
 			own: map[int]unit.Bytes{10: 4 * g}},
-		"another's claim": {used: 4 * g, procs: procs(11, 4*g), held: []claim.Held{held(30,
+		"another's claim": {used: 4 * g, procs: procs(11, 4*g), held: []Held{held(30,
 			onCard(6*g))}, others: 6 * g, own: map[int]unit.Bytes{10: 4 * g}},
-		"another's claim, used in part": {used: 4 * g, procs: procs(31, 4*g), held: []claim.Held{held(30,
+		"another's claim, used in part": {used: 4 * g, procs: procs(31, 4*g), held: []Held{held(30,
 			onCard(6*g))}, others: 6 * g},
-		"a launch that may take all":    {held: []claim.Held{held(30, open)}, others: 24 * g},
+		"a launch that may take all":    {held: []Held{held(30, open)}, others: 24 * g},
 		"what is not listed":            {used: 2 * g, others: 2 * g},
 		"a process that has ended":      {used: 5 * g, procs: procs(7777, 5*g)},
-		"in a container: it is the own": {used: 5 * g, held: []claim.Held{held(10, onCard(6*g))}, blind: true},
-		"in a container: more than the own": {used: 9 * g, held: []claim.Held{held(10, onCard(6*g))}, blind: true,
+		"in a container: it is the own": {used: 5 * g, held: []Held{held(10, onCard(6*g))}, blind: true},
+		"in a container: more than the own": {used: 9 * g, held: []Held{held(10, onCard(6*g))}, blind: true,
 			others: 3 * g},
-		"in a container: another's claim counts once": {used: 5 * g, held: []claim.Held{held(30, onCard(6*g))},
+		"in a container: another's claim counts once": {used: 5 * g, held: []Held{held(30, onCard(6*g))},
 			blind: true, others: 6 * g},
 	} {
 		l := ledger{held: tt.held, blind: tt.blind, descends: func(pid, launch int) bool { return pid/10*10 == launch },
@@ -58,9 +57,9 @@ func TestUse(t *testing.T) {
 
 // A claim grows with what is used, and becomes that when the job has been in all its phases.
 func TestUses(t *testing.T) {
-	claim.Within(t.TempDir())
-	made, err := claim.Decide(nil, func([]claim.Held) ([]claim.Want, error) {
-		return []claim.Want{onCard(10 * g)}, nil
+	ClaimsWithin(t.TempDir())
+	made, err := DecideClaims(nil, func([]Held) ([]Want, error) {
+		return []Want{onCard(10 * g)}, nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -69,8 +68,8 @@ func TestUses(t *testing.T) {
 	defer h.Release()
 	want := func(b unit.Bytes, settled bool) {
 		t.Helper()
-		held := claim.List()
-		i := slices.IndexFunc(held, func(h claim.Held) bool { return h.Resource == claim.Card("GPU-1") })
+		held := Claims()
+		i := slices.IndexFunc(held, func(h Held) bool { return h.Resource == Card("GPU-1") })
 		if i < 0 || held[i].Bytes != b || held[i].Settled != settled {
 			t.Errorf("%+v; want %v, settled %t", held, b, settled)
 		}

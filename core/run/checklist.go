@@ -6,13 +6,12 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/advice"
-	"github.com/launch-ml/launch/core/checklist"
 	"github.com/launch-ml/launch/core/job"
 )
 
 // Checklist goes through what a run should have reached, by what its attempts have recorded: launch's own lines first,
 // then the plugin's. nil if no attempt at the run itself has ended.
-func Checklist(j *job.Job, attempts []Attempt) []checklist.Item {
+func Checklist(j *job.Job, attempts []Attempt) []job.CheckResult {
 	attempts = slices.DeleteFunc(slices.Clone(attempts), func(a Attempt) bool {
 		return a.Plan.Trial != "" || a.Outcome.Ending == ""
 	})
@@ -20,14 +19,14 @@ func Checklist(j *job.Job, attempts []Attempt) []checklist.Item {
 		return nil
 	}
 	last := &attempts[len(attempts)-1]
-	out := []checklist.Item{last.complete(j), last.memory(), last.settings(j)}
+	out := []job.CheckResult{last.complete(j), last.memory(), last.settings(j)}
 	if it, ok := resumes(attempts); ok {
 		out = append(out, it)
 	}
 	for i, c := range j.Signs.Checks {
-		it := checklist.Judge(c, checkedOf(c, i, attempts))
+		it := job.Judge(c, checkedOf(c, i, attempts))
 		// an advice at the end of the run reports the same
-		it.Elsewhere = it.State == checklist.NotMet && strings.HasSuffix(it.Seen, checklist.NoNumber) &&
+		it.Elsewhere = it.State == job.NotMet && strings.HasSuffix(it.Seen, job.NoNumber) &&
 			slices.ContainsFunc(last.Outcome.Advice, func(a advice.Advice) bool { return a.Name == advice.NotFinite })
 		out = append(out, it)
 	}
@@ -35,9 +34,9 @@ func Checklist(j *job.Job, attempts []Attempt) []checklist.Item {
 }
 
 // checkedOf joins the values of a check over the attempts. One that starts over forgets those before it.
-func checkedOf(c job.Check, i int, attempts []Attempt) (all checklist.Values) {
+func checkedOf(c job.Check, i int, attempts []Attempt) (all job.CheckValues) {
 	for _, a := range attempts {
-		var own checklist.Values
+		var own job.CheckValues
 		if i < len(a.Outcome.Checked) {
 			own = a.Outcome.Checked[i]
 		}
@@ -51,8 +50,8 @@ func checkedOf(c job.Check, i int, attempts []Attempt) (all checklist.Values) {
 }
 
 // complete decides whether the training reached its last iteration.
-func (a *Attempt) complete(j *job.Job) checklist.Item {
-	it := checklist.Item{Name: "the training reached its last iteration", State: checklist.NotChecked}
+func (a *Attempt) complete(j *job.Job) job.CheckResult {
+	it := job.CheckResult{Name: "the training reached its last iteration", State: job.NotChecked}
 	out := &a.Outcome
 	steps := out.Total
 	if j.Steps > 0 {
@@ -64,19 +63,19 @@ func (a *Attempt) complete(j *job.Job) checklist.Item {
 	}
 	switch {
 	case out.Ending != Succeeded:
-		it.State, it.Seen, it.Elsewhere = checklist.NotMet, fmt.Sprintf("it ended as %s at %s", out.Ending, at), true
+		it.State, it.Seen, it.Elsewhere = job.NotMet, fmt.Sprintf("it ended as %s at %s", out.Ending, at), true
 	case out.Short != "" && out.Early != "":
 		it.Seen, it.Evidence = "it ended at "+at+", and printed why", out.Early
 	case out.Short != "":
-		it.State, it.Seen, it.Elsewhere = checklist.NotMet, out.Short, true
+		it.State, it.Seen, it.Elsewhere = job.NotMet, out.Short, true
 	case out.Claimed:
-		it.State, it.Seen = checklist.Met, "the program printed its success line, after "+at
+		it.State, it.Seen = job.Met, "the program printed its success line, after "+at
 	case !j.Signs.Has(job.Progress) || out.Iteration == 0:
 		it.Seen = "the program printed no iteration"
 	case steps == 0:
 		it.Seen = "it is not known how many there are; the last was " + at
 	case out.Iteration+max(1, j.Signs.Every) >= steps && !j.Signs.CountsMicro:
-		it.State, it.Seen = checklist.Met, at
+		it.State, it.Seen = job.Met, at
 	default:
 		it.Seen = "the last one that it printed was " + at
 	}
@@ -85,14 +84,14 @@ func (a *Attempt) complete(j *job.Job) checklist.Item {
 
 // resumes decides whether every attempt that was to resume did so; ok is false if none was. What one from the beginning
 // follows does not count.
-func resumes(attempts []Attempt) (it checklist.Item, ok bool) {
-	it = checklist.Item{Name: "each resume went on from its state", State: checklist.Met, Elsewhere: true}
+func resumes(attempts []Attempt) (it job.CheckResult, ok bool) {
+	it = job.CheckResult{Name: "each resume went on from its state", State: job.Met, Elsewhere: true}
 	for i := range attempts {
 		a := &attempts[i]
 		after := a.Outcome.Resumption
 		switch {
 		case a.Plan.Resume == nil:
-			it.State, it.Seen, ok = checklist.Met, "", false
+			it.State, it.Seen, ok = job.Met, "", false
 			continue
 		case after == nil: // recorded by an older launch
 			after = &Resumption{State: NotChecked, Why: "it was not looked at"}
@@ -101,11 +100,11 @@ func resumes(attempts []Attempt) (it checklist.Item, ok bool) {
 		where := fmt.Sprintf("attempt %d: ", a.Plan.Attempt)
 		switch {
 		case after.State == Restarted:
-			it.State, it.Seen = checklist.NotMet, where+after.String()
+			it.State, it.Seen = job.NotMet, where+after.String()
 			return it, true
 		case after.State == NotChecked:
-			it.State, it.Seen = checklist.NotChecked, where+after.Why
-		case it.State == checklist.Met:
+			it.State, it.Seen = job.NotChecked, where+after.Why
+		case it.State == job.Met:
 			it.Seen = where + after.Text()
 		}
 	}
@@ -113,23 +112,23 @@ func resumes(attempts []Attempt) (it checklist.Item, ok bool) {
 }
 
 // memory decides whether an out-of-memory is left.
-func (a *Attempt) memory() checklist.Item {
-	it := checklist.Item{Name: "no out-of-memory is left", State: checklist.Met, Seen: "the last attempt had none"}
+func (a *Attempt) memory() job.CheckResult {
+	it := job.CheckResult{Name: "no out-of-memory is left", State: job.Met, Seen: "the last attempt had none"}
 	switch out := &a.Outcome; {
 	case out.Ending == OutOfMemory:
-		it.State, it.Seen, it.Elsewhere = checklist.NotMet, "the last attempt ended with one", true
+		it.State, it.Seen, it.Elsewhere = job.NotMet, "the last attempt ended with one", true
 	case out.Survived != "":
-		it.State, it.Evidence = checklist.NotMet, strings.TrimSpace(out.Survived)
+		it.State, it.Evidence = job.NotMet, strings.TrimSpace(out.Survived)
 		it.Seen = "the program went on after a failure, perhaps with other settings than launch planned"
 	case out.Ending == Interrupted || out.Ending == Failed:
-		it.State, it.Seen = checklist.NotChecked, "the run did not come to its end"
+		it.State, it.Seen = job.NotChecked, "the run did not come to its end"
 	}
 	return it
 }
 
 // settings decides whether the program used the settings of its plan.
-func (a *Attempt) settings(j *job.Job) checklist.Item {
-	it := checklist.Item{Name: "the program used the planned settings", State: checklist.Met, Elsewhere: true}
+func (a *Attempt) settings(j *job.Job) job.CheckResult {
+	it := job.CheckResult{Name: "the program used the planned settings", State: job.Met, Elsewhere: true}
 	open := append(a.Unconfirmed(j), a.Misread()...)
 	var differ, silent []string
 	for _, o := range open {
@@ -142,17 +141,17 @@ func (a *Attempt) settings(j *job.Job) checklist.Item {
 	passed := a.unprinted(j)
 	switch edited := len(j.With(a.Plan.Edits)); {
 	case a.Outcome.Untaken != "":
-		it.State, it.Seen = checklist.NotMet, a.Outcome.Untaken
+		it.State, it.Seen = job.NotMet, a.Outcome.Untaken
 	case len(differ) > 0:
-		it.State, it.Seen = checklist.NotMet, "launch planned "+strings.Join(differ, ", ")
+		it.State, it.Seen = job.NotMet, "launch planned "+strings.Join(differ, ", ")
 	case len(silent) > 0:
-		it.State, it.Seen = checklist.NotChecked, "nothing that the program printed or saved confirms "+strings.Join(silent,
+		it.State, it.Seen = job.NotChecked, "nothing that the program printed or saved confirms "+strings.Join(silent,
 			", ")
 	case len(passed) > 0:
-		it.State, it.Seen = checklist.NotChecked, "launch passed "+strings.Join(passed, ", ")+
+		it.State, it.Seen = job.NotChecked, "launch passed "+strings.Join(passed, ", ")+
 			"; nothing that the program printed or saved shows that it used that"
 	case edited == 0 && !a.reports():
-		it.State, it.Seen = checklist.NotChecked, "launch changed none, and the program printed none"
+		it.State, it.Seen = job.NotChecked, "launch changed none, and the program printed none"
 	case edited == 0:
 		it.Seen = "launch changed none, and the program reports no other value"
 	default:

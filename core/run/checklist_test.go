@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/launch-ml/launch/core/advice"
-	"github.com/launch-ml/launch/core/checklist"
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 )
@@ -21,55 +20,55 @@ func TestChecklist(t *testing.T) {
 		plan  Plan
 		out   Outcome
 		which int
-		want  checklist.State
+		want  job.CheckState
 		has   string
 	}{
-		"the last iteration": {counted, Plan{}, Outcome{Ending: Succeeded, Iteration: 12}, 0, checklist.Met,
+		"the last iteration": {counted, Plan{}, Outcome{Ending: Succeeded, Iteration: 12}, 0, job.Met,
 			"iteration 12 of 12"},
 		"the last report before it": {job.Job{Steps: 12, Signs: job.Signs{Lines: counted.Signs.Lines, Every: 5}}, Plan{},
-			Outcome{Ending: Succeeded, Iteration: 10}, 0, checklist.Met, "iteration 10 of 12"},
+			Outcome{Ending: Succeeded, Iteration: 10}, 0, job.Met, "iteration 10 of 12"},
 		"its success line": {uncounted, Plan{}, Outcome{Ending: Succeeded, Iteration: 3, Claimed: true}, 0,
-			checklist.Met, "success line"},
+			job.Met, "success line"},
 		"too few iterations": {counted, Plan{}, Outcome{Ending: Succeeded, Iteration: 6,
-			Short: "the last step that it reported was 6 of 12"}, 0, checklist.NotMet, "6 of 12"},
+			Short: "the last step that it reported was 6 of 12"}, 0, job.NotMet, "6 of 12"},
 		"nearly all of them": {counted, Plan{}, Outcome{Ending: Succeeded, Iteration: 10}, 0,
-			checklist.NotChecked, "iteration 10 of 12"},
+			job.NotChecked, "iteration 10 of 12"},
 		"how many is not known": {uncounted, Plan{}, Outcome{Ending: Succeeded, Iteration: 12}, 0,
-			checklist.NotChecked, "not known how many"},
-		"no iteration": {counted, Plan{}, Outcome{Ending: Succeeded}, 0, checklist.NotChecked,
+			job.NotChecked, "not known how many"},
+		"no iteration": {counted, Plan{}, Outcome{Ending: Succeeded}, 0, job.NotChecked,
 			"no iteration"},
-		"a failure": {counted, Plan{}, Outcome{Ending: Failed, Iteration: 12}, 0, checklist.NotMet,
+		"a failure": {counted, Plan{}, Outcome{Ending: Failed, Iteration: 12}, 0, job.NotMet,
 			"failed at iteration 12"},
-		"no out-of-memory": {counted, Plan{}, Outcome{Ending: Succeeded}, 1, checklist.Met, "had none"},
-		"one at the end": {counted, Plan{}, Outcome{Ending: OutOfMemory}, 1, checklist.NotMet,
+		"no out-of-memory": {counted, Plan{}, Outcome{Ending: Succeeded}, 1, job.Met, "had none"},
+		"one at the end": {counted, Plan{}, Outcome{Ending: OutOfMemory}, 1, job.NotMet,
 			"ended with one"},
 		"one that it survived": {counted, Plan{}, Outcome{Ending: Succeeded, Survived: " OOM Recovery successful"},
-			1, checklist.NotMet, "went on after a failure"},
-		"interrupted before any": {counted, Plan{}, Outcome{Ending: Interrupted}, 1, checklist.NotChecked,
+			1, job.NotMet, "went on after a failure"},
+		"interrupted before any": {counted, Plan{}, Outcome{Ending: Interrupted}, 1, job.NotChecked,
 			"did not come to its end"},
-		"nothing was set, nor printed": {counted, Plan{}, Outcome{Ending: Succeeded}, 2, checklist.NotChecked,
+		"nothing was set, nor printed": {counted, Plan{}, Outcome{Ending: Succeeded}, 2, job.NotChecked,
 			"changed none, and the program printed none"},
 		"nothing was set": {counted, Plan{Batch: job.Batch{Micro: 4, Accumulation: 1, Ranks: 1}}, Outcome{Ending: Succeeded,
-			Settings: map[string]string{job.MicroBatch: "4"}}, 2, checklist.Met, "reports no other value"},
+			Settings: map[string]string{job.MicroBatch: "4"}}, 2, job.Met, "reports no other value"},
 		"passed, and not printed": {job.Job{Signs: job.Signs{TakesArgv: true}}, Plan{Edits: []config.Edit{{
 			Knob: job.MicroBatch, At: config.Address{Doc: config.ArgvDoc, Path: "--batch"}, To: "2"}}},
-			Outcome{Ending: Succeeded}, 2, checklist.NotChecked, "launch passed micro-batch = 2"},
+			Outcome{Ending: Succeeded}, 2, job.NotChecked, "launch passed micro-batch = 2"},
 		"an early stop, with its reason": {counted, Plan{}, Outcome{Ending: Succeeded, Iteration: 6,
-			Short: "6 of 12", Early: "Early stopping"}, 0, checklist.NotChecked, "printed why"},
+			Short: "6 of 12", Early: "Early stopping"}, 0, job.NotChecked, "printed why"},
 		"a restart": {counted, Plan{Resume: &State{}}, Outcome{Ending: Succeeded, Iteration: 12, Resumption: &Resumption{
-			State: Restarted, First: 1, Saved: 8}}, 3, checklist.NotMet, "first step is 1, the state is of step 8"},
+			State: Restarted, First: 1, Saved: 8}}, 3, job.NotMet, "first step is 1, the state is of step 8"},
 		"a resume": {counted, Plan{Resume: &State{}}, Outcome{Ending: Succeeded, Iteration: 12, Resumption: &Resumption{
-			State: Resumed, First: 9, Saved: 8}}, 3, checklist.Met, "first step is 9"},
+			State: Resumed, First: 9, Saved: 8}}, 3, job.Met, "first step is 9"},
 		"a resume that nothing shows": {counted, Plan{Resume: &State{}}, Outcome{Ending: Succeeded, Resumption: &Resumption{
-			State: NotChecked, Why: "no step"}}, 3, checklist.NotChecked, "no step"},
+			State: NotChecked, Why: "no step"}}, 3, job.NotChecked, "no step"},
 		"confirmed by a line": {counted, Plan{Edits: []config.Edit{batch}}, Outcome{Ending: Succeeded,
-			Settings: map[string]string{job.MicroBatch: "2"}}, 2, checklist.Met, "confirms each of the 1"},
+			Settings: map[string]string{job.MicroBatch: "2"}}, 2, job.Met, "confirms each of the 1"},
 		"another value": {counted, Plan{Edits: []config.Edit{batch}}, Outcome{Ending: Succeeded,
-			Settings: map[string]string{job.MicroBatch: "4"}}, 2, checklist.NotMet, "micro-batch = 2 (it reports 4)"},
+			Settings: map[string]string{job.MicroBatch: "4"}}, 2, job.NotMet, "micro-batch = 2 (it reports 4)"},
 		"no line": {counted, Plan{Edits: []config.Edit{batch}}, Outcome{Ending: Succeeded}, 2,
-			checklist.NotChecked, "nothing that the program printed or saved confirms micro-batch = 2"},
+			job.NotChecked, "nothing that the program printed or saved confirms micro-batch = 2"},
 		"the recipe was read otherwise": {counted, Plan{Batch: job.Batch{Micro: 4, Accumulation: 1, Ranks: 1}},
-			Outcome{Ending: Succeeded, Settings: map[string]string{job.MicroBatch: "8"}}, 2, checklist.NotMet, "it reports 8"},
+			Outcome{Ending: Succeeded, Settings: map[string]string{job.MicroBatch: "8"}}, 2, job.NotMet, "it reports 8"},
 	} {
 		it := Checklist(&tt.job, []Attempt{{Plan: tt.plan, Outcome: tt.out}})[tt.which]
 		if it.State != tt.want || !strings.Contains(it.Seen, tt.has) {
@@ -84,22 +83,22 @@ func TestChecklistJoins(t *testing.T) {
 	c := job.Check{Name: "psnr moves", Pattern: `psnr (?P<value>\S+)`, Rule: job.Moving}
 	j := &job.Job{Signs: job.Signs{Checks: []job.Check{c}}}
 	attempt := func(value string, resume *State, trial Trial) Attempt {
-		var v checklist.Values
-		v.Add(c, "", checklist.Point{Value: value, Step: 1})
+		var v job.CheckValues
+		v.Add(c, "", job.CheckPoint{Value: value, Step: 1})
 		return Attempt{Plan: Plan{Resume: resume, Trial: trial}, Outcome: Outcome{Ending: Succeeded,
-			Checked: []checklist.Values{v}}}
+			Checked: []job.CheckValues{v}}}
 	}
 	for name, tt := range map[string]struct {
 		attempts []Attempt
-		want     checklist.State
+		want     job.CheckState
 	}{
-		"one attempt":      {[]Attempt{attempt("1", nil, "")}, checklist.NotChecked},
-		"one that resumed": {[]Attempt{attempt("1", nil, ""), attempt("2", &State{Iteration: 1}, "")}, checklist.Met},
+		"one attempt":      {[]Attempt{attempt("1", nil, "")}, job.NotChecked},
+		"one that resumed": {[]Attempt{attempt("1", nil, ""), attempt("2", &State{Iteration: 1}, "")}, job.Met},
 		"one that resumed, alike": {[]Attempt{attempt("1", nil, ""), attempt("1", &State{Iteration: 1}, "")},
-			checklist.NotMet},
-		"one that started over": {[]Attempt{attempt("1", nil, ""), attempt("2", nil, "")}, checklist.NotChecked},
-		"a rehearsal before":    {[]Attempt{attempt("1", nil, Rehearsal), attempt("2", nil, "")}, checklist.NotChecked},
-		"an older record":       {[]Attempt{{Outcome: Outcome{Ending: Succeeded}}}, checklist.NotChecked},
+			job.NotMet},
+		"one that started over": {[]Attempt{attempt("1", nil, ""), attempt("2", nil, "")}, job.NotChecked},
+		"a rehearsal before":    {[]Attempt{attempt("1", nil, Rehearsal), attempt("2", nil, "")}, job.NotChecked},
+		"an older record":       {[]Attempt{{Outcome: Outcome{Ending: Succeeded}}}, job.NotChecked},
 	} {
 		all := Checklist(j, tt.attempts)
 		if it := all[len(all)-1]; it.State != tt.want {
@@ -114,15 +113,15 @@ func TestChecklistJoins(t *testing.T) {
 // What an advice reports is not printed a second time.
 func TestChecklistElsewhere(t *testing.T) {
 	c := job.Check{Name: "the loss is finite", Rule: job.Finite}
-	var v checklist.Values
-	v.Add(c, "", checklist.Point{Value: "nan", Step: 1})
-	out := Outcome{Ending: Succeeded, Checked: []checklist.Values{v}}
+	var v job.CheckValues
+	v.Add(c, "", job.CheckPoint{Value: "nan", Step: 1})
+	out := Outcome{Ending: Succeeded, Checked: []job.CheckValues{v}}
 	j := &job.Job{Signs: job.Signs{Checks: []job.Check{c}}}
-	if open := checklist.Open(Checklist(j, []Attempt{{Outcome: out}})); len(open) != 1 {
+	if open := job.OpenChecks(Checklist(j, []Attempt{{Outcome: out}})); len(open) != 1 {
 		t.Errorf("without advice: %+v", open)
 	}
 	out.Advice = []advice.Advice{{Name: advice.NotFinite}}
-	if open := checklist.Open(Checklist(j, []Attempt{{Outcome: out}})); len(open) != 0 {
+	if open := job.OpenChecks(Checklist(j, []Attempt{{Outcome: out}})); len(open) != 0 {
 		t.Errorf("with advice: %+v", open)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/advice"
-	"github.com/launch-ml/launch/core/checklist"
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -158,7 +157,7 @@ type Outcome struct {
 	Began   time.Time     `json:"began"`
 	Took    time.Duration `json:"took_ns"`
 	// Checked are the values of the checks of the plugin, in their order; nil before any.
-	Checked []checklist.Values `json:"checked,omitempty"`
+	Checked []job.CheckValues `json:"checked,omitempty"`
 	// Survived is the first line about an out-of-memory, or another failure, after which the program went on.
 	Survived string `json:"survived,omitempty"`
 	// Advice is what its user should change, the weightiest first.

@@ -111,7 +111,7 @@ func (s *Screen) Fit(t proc.Terminal) (rows int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.open {
-		s.out.failed() // of another program
+		_ = s.out.failed() // of another program
 		s.alt, s.taken, s.titled, s.middle, s.text, s.drew = false, false, false, false, false, time.Time{}
 		s.carry, s.held = nil, nil
 	}

@@ -119,7 +119,7 @@ func (w *Watch) reach(pattern string) {
 
 func (w *Watch) add(path string) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() && len(w.fs.WatchList()) < folders {
-		w.fs.Add(path)
+		_ = w.fs.Add(path)
 	}
 }
 
@@ -276,7 +276,7 @@ func (w *Watch) Settle() {
 	if w.fs.Add(w.barrier) != nil {
 		return
 	}
-	defer w.fs.Remove(w.barrier)
+	defer func() { _ = w.fs.Remove(w.barrier) }()
 	f, err := os.CreateTemp(w.barrier, "settled")
 	if err != nil {
 		return
@@ -432,7 +432,7 @@ func (w *Watch) note(id ID, path string, foreign bool) {
 func (w *Watch) write(line seen) {
 	if w.log != nil {
 		if b, err := json.Marshal(line); err == nil {
-			w.log.Write(append(b, '\n'))
+			_, _ = w.log.Write(append(b, '\n'))
 		}
 	}
 }

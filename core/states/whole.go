@@ -245,7 +245,7 @@ func isZip(s *saved) bool {
 	switch s.ext {
 	case ".pt", ".pth", ".ckpt", ".bin", ".npz", ".zip", ".keras":
 		tail := make([]byte, min(s.size, 1<<10))
-		s.ReadAt(tail, s.size-int64(len(tail)))
+		_, _ = s.ReadAt(tail, s.size-int64(len(tail)))
 		return bytes.Contains(tail, []byte("PK\x05\x06")) && !s.begins("\x80")
 	}
 	return false

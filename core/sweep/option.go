@@ -13,7 +13,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/lazy"
-	"github.com/launch-ml/launch/core/python/options"
+	"github.com/launch-ml/launch/core/python"
 )
 
 // withOption gives an option of the program a value. What stands before the script, such as Python's own options or a
@@ -25,7 +25,7 @@ func (t Template) withOption(args []string, key, value string) ([]string, error)
 			key)
 	}
 	if err != nil || prog.First > len(args) { // no Python: everything after the program's name is its arguments
-		own, err := setOption(args[1:], key, value, options.List{})
+		own, err := setOption(args[1:], key, value, python.Options{})
 		return slices.Concat(args[:1], own), err
 	}
 	own, err := setOption(prog.Args, key, value, declared(prog))
@@ -39,7 +39,7 @@ func (t Template) withOption(args []string, key, value string) ([]string, error)
 var declarations sync.Map
 
 // declared lists the options that the program of a command declares, as far as its source tells.
-func declared(prog command.Prog) options.List {
+func declared(prog command.Prog) python.Options {
 	path := prog.Path()
 	if prog.Kind == command.Module {
 		path = filepath.Join(prog.Dir, filepath.FromSlash(strings.ReplaceAll(prog.Script, ".", "/")))
@@ -49,11 +49,11 @@ func declared(prog command.Prog) options.List {
 		path += ".py"
 	}
 	if known, ok := declarations.Load(path); ok {
-		return known.(options.List)
+		return known.(python.Options)
 	}
-	var list options.List
+	var list python.Options
 	if info, err := os.Stat(path); path != "" && err == nil && info.Mode().IsRegular() {
-		list = options.Read(path, prog.Dir)
+		list = python.ReadOptions(path, prog.Dir)
 	}
 	declarations.Store(path, list)
 	return list
@@ -108,7 +108,7 @@ func (c *claim) place(args, rendered []string) {
 // setOption sets an option in a program's arguments, as argparse reads them. Where it stands already, all its values
 // are replaced; of several, the last one stays. Otherwise it is added where the program reads it: not behind "--", and
 // not behind what takes all that follows.
-func setOption(args []string, key, value string, known options.List) ([]string, error) {
+func setOption(args []string, key, value string, known python.Options) ([]string, error) {
 	found, ok := known.Lookup(key)
 	end := len(args)
 	is := func(arg string) bool { return names(arg, key) }
@@ -191,9 +191,9 @@ func taken(after []string, takes config.Takes, known bool) (int, error) {
 }
 
 // takesRest reports whether a positional argument of the program takes all that follows it.
-func takesRest(known options.List) bool {
-	return slices.ContainsFunc(known.Options, func(o options.Option) bool {
-		return len(o.Names) == 0 && o.How == options.Argparse && o.Takes == config.Any
+func takesRest(known python.Options) bool {
+	return slices.ContainsFunc(known.Options, func(o python.Option) bool {
+		return len(o.Names) == 0 && o.How == python.Argparse && o.Takes == config.Any
 	})
 }
 

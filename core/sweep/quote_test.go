@@ -113,6 +113,12 @@ func TestSamePlan(t *testing.T) {
 	if got, err := same(); err == nil {
 		t.Errorf("the plan changes the global batch of a row: %s", got)
 	}
+	for _, q := range []Quote{{Plugin: "p", Verdict: "unknown"}, {Plugin: "p", Verdict: "fits"},
+		{Plugin: "p", Verdict: "unknown", Needs: 1}} {
+		if _, _, err := SamePlan([]Quote{q}, price); err == nil || !strings.Contains(err.Error(), "needs is not known") {
+			t.Errorf("%+v: %v", q, err)
+		}
+	}
 	for _, q := range []Quote{{}, {Plugin: "p", Verdict: "unknown"}, {Plugin: "p", Verdict: "fits", Needs: 1,
 		Edits: []config.Edit{{At: config.Address{Path: "--x"}, Remove: true}}}} {
 		if _, _, err := SamePlan([]Quote{q}, price); err == nil {

@@ -7,9 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/live"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
@@ -83,10 +81,10 @@ func within(pid int, roots map[int]int) (run int, ok bool) {
 
 // waits returns how many launches wait for memory.
 func (c *Collector) waits(now time.Time) int {
-	if stamp := claim.Stamp(); stamp != c.stamp || now.Sub(c.claims) >= claimsEvery {
+	if stamp := room.ClaimStamp(); stamp != c.stamp || now.Sub(c.claims) >= claimsEvery {
 		c.stamp, c.claims, c.waiting = stamp, now, 0
 		pids := map[int]bool{}
-		for _, h := range claim.List() {
+		for _, h := range room.Claims() {
 			if h.Waiting {
 				pids[h.PID] = true
 			}
@@ -148,8 +146,8 @@ func (c *Collector) lookAtRun(e *entry, s *Snapshot) error {
 		return nil
 	}
 	e.run.State, e.run.PID = Running, life.PID
-	status, err := live.Read(e.outline.Dir)
-	if e.run.Status = status; err != nil && !errors.Is(err, live.ErrNone) {
+	status, err := record.ReadStatus(e.outline.Dir)
+	if e.run.Status = status; err != nil && !errors.Is(err, record.ErrNoStatus) {
 		s.Problems = append(s.Problems, id+": "+err.Error())
 	}
 	e.add(s)
@@ -160,7 +158,7 @@ func (c *Collector) lookAtRun(e *entry, s *Snapshot) error {
 // Else the run is asleep.
 func (c *Collector) cutOff(e *entry, s *Snapshot) error {
 	dir := filepath.Join(c.from.Runs.Dir, e.run.ID)
-	status, err := live.Read(dir)
+	status, err := record.ReadStatus(dir)
 	if err != nil || s.Time.Sub(status.Time) > cutOffFor {
 		e.outline = nil
 		return nil // it has ended, or its last status is damaged

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/live"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -36,7 +35,7 @@ func newMachine(t testing.TB) *machine {
 }
 
 // start records a run that this process carries; its status is published.
-func (m *machine) start(name string, s *live.Status) (*record.Record, *live.File) {
+func (m *machine) start(name string, s *record.Status) (*record.Record, *record.StatusFile) {
 	m.t.Helper()
 	rec, err := m.store.Create(time.Now())
 	if err == nil {
@@ -49,7 +48,7 @@ func (m *machine) start(name string, s *live.Status) (*record.Record, *live.File
 	if s == nil {
 		return rec, nil
 	}
-	f, err := live.Create(rec.Dir)
+	f, err := record.CreateStatus(rec.Dir)
 	if err == nil {
 		s.Time = time.Now()
 		err = f.Write(*s)
@@ -80,7 +79,7 @@ func (m *machine) want(when string, runs ...string) {
 func TestLook(t *testing.T) {
 	m := newMachine(t)
 	m.want("without a run")
-	first, file := m.start("a.py", &live.Status{Attempt: 1})
+	first, file := m.start("a.py", &record.Status{Attempt: 1})
 	m.start("b.py", nil)
 	m.want("two", "python a.py: running", "python b.py: running")
 	m.want("again", "python a.py: running", "python b.py: running")
@@ -116,20 +115,20 @@ func TestLook(t *testing.T) {
 // What was cut off long ago is not shown, and what has ended is not, though its status is still there.
 func TestCutOff(t *testing.T) {
 	m := newMachine(t)
-	rec, _ := m.start("a.py", &live.Status{})
+	rec, _ := m.start("a.py", &record.Status{})
 	rec.Close()
 	m.want("now", "python a.py: cut off")
 	if runs := m.Look(time.Now().Add(2 * cutOffFor)).Runs; len(runs) != 0 {
 		t.Errorf("days later: %v", runs)
 	}
 	old := time.Now().Add(-time.Hour)
-	rec, _ = m.start("b.py", &live.Status{})
+	rec, _ = m.start("b.py", &record.Status{})
 	rec.Close()
 	if err := os.Chtimes(filepath.Join(rec.Dir, "lock"), old, old); err != nil {
 		t.Fatal(err)
 	}
 	m.want("an hour ago, by its lock", "python b.py: cut off")
-	rec, _ = m.start("c.py", &live.Status{})
+	rec, _ = m.start("c.py", &record.Status{})
 	rec.Write(record.Event{Kind: record.Stopped})
 	rec.Close()
 	m.want("replaced by its program", "python b.py: cut off")
@@ -138,8 +137,8 @@ func TestCutOff(t *testing.T) {
 // What cannot be read is a problem of that run, and the others are shown.
 func TestProblems(t *testing.T) {
 	m := newMachine(t)
-	rec, _ := m.start("a.py", &live.Status{})
-	m.start("b.py", &live.Status{})
+	rec, _ := m.start("a.py", &record.Status{})
+	m.start("b.py", &record.Status{})
 	if err := os.WriteFile(filepath.Join(rec.Dir, "live"), []byte("{}\nxx\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +170,7 @@ func TestProblems(t *testing.T) {
 // A run on another machine that shares the records is counted, and not shown as one of this machine.
 func TestElsewhere(t *testing.T) {
 	m := newMachine(t)
-	rec, _ := m.start("a.py", &live.Status{})
+	rec, _ := m.start("a.py", &record.Status{})
 	path := filepath.Join(rec.Dir, "events.jsonl")
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -190,8 +189,8 @@ func TestElsewhere(t *testing.T) {
 func TestFigures(t *testing.T) {
 	m := newMachine(t)
 	now := time.Now()
-	m.start("a.py", &live.Status{Phase: "training", Predicted: map[string]unit.Bytes{"training": 5},
-		Progress: &live.Progress{Iteration: 10, Total: 20, At: now, Step: time.Minute}})
+	m.start("a.py", &record.Status{Phase: "training", Predicted: map[string]unit.Bytes{"training": 5},
+		Progress: &record.Progress{Iteration: 10, Total: 20, At: now, Step: time.Minute}})
 	r := m.Look(now).Runs[0]
 	if r.Expected != 5 || r.Left == nil || *r.Left != 600 || r.PID != os.Getpid() {
 		t.Errorf("%+v", r)
@@ -207,9 +206,9 @@ func TestFigures(t *testing.T) {
 // Processes of a run are not others, by their ancestors; a run whose processes have other numbers is found by its card.
 func TestAssign(t *testing.T) {
 	s := Snapshot{Runs: []Run{
-		{ID: "a", State: Running, PID: 10, Status: &live.Status{PID: 11}},
-		{ID: "b", State: Running, PID: 20, Status: &live.Status{Card: "GPU-1"}},
-		{ID: "c", State: CutOff, Status: &live.Status{PID: 30, Card: "GPU-1"}},
+		{ID: "a", State: Running, PID: 10, Status: &record.Status{PID: 11}},
+		{ID: "b", State: Running, PID: 20, Status: &record.Status{Card: "GPU-1"}},
+		{ID: "c", State: CutOff, Status: &record.Status{PID: 30, Card: "GPU-1"}},
 	}}
 	busy := 50
 	devices := []gpu.Device{
@@ -256,9 +255,9 @@ func TestAllocations(t *testing.T) {
 		m.cards = append(m.cards, gpu.Device{UUID: fmt.Sprint("GPU-", i)})
 	}
 	for i := range 200 {
-		m.start(fmt.Sprintf("trial-%d.py", i), &live.Status{Phase: "training", Card: fmt.Sprint("GPU-", i%8),
-			Predicted: map[string]unit.Bytes{"training": 5, "validation": 7}, Memory: &live.Memory{Now: 3, Peak: 4},
-			Progress: &live.Progress{Iteration: 10, Total: 20, At: time.Now(), Step: time.Minute}})
+		m.start(fmt.Sprintf("trial-%d.py", i), &record.Status{Phase: "training", Card: fmt.Sprint("GPU-", i%8),
+			Predicted: map[string]unit.Bytes{"training": 5, "validation": 7}, Memory: &record.StatusMemory{Now: 3, Peak: 4},
+			Progress: &record.Progress{Iteration: 10, Total: 20, At: time.Now(), Step: time.Minute}})
 	}
 	looks := func() float64 { return testing.AllocsPerRun(5, func() { m.Look(time.Now()) }) }
 	running := looks()
@@ -271,7 +270,7 @@ func TestAllocations(t *testing.T) {
 	}
 	const ended = 300
 	for i := range ended {
-		rec, f := m.start(fmt.Sprintf("ended-%d.py", i), &live.Status{})
+		rec, f := m.start(fmt.Sprintf("ended-%d.py", i), &record.Status{})
 		f.Close()
 		rec.Close()
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/launch-ml/launch/core/live"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -90,7 +90,7 @@ func facts(r *Run, now time.Time) (out [][2]string) {
 	progressFacts(add, r, now)
 	if m := st.Memory; m != nil {
 		is := m.Is
-		if m.Is == live.Anonymous {
+		if m.Is == record.Anonymous {
 			is = "host memory of its processes that no file backs"
 		}
 		doubted := ""

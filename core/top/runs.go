@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/launch-ml/launch/core/live"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -233,7 +233,7 @@ func leftOf(r *Run) float64 {
 // onCards reports whether the driver alone knows what a run holds of its cards: launch watches no card for a command
 // that no plugin knows, and of several cards only one.
 func onCards(r *Run) bool {
-	return r.OnCards > 0 && (r.Status == nil || r.Status.Memory == nil || r.Status.Memory.Is == live.Anonymous)
+	return r.OnCards > 0 && (r.Status == nil || r.Status.Memory == nil || r.Status.Memory.Is == record.Anonymous)
 }
 
 func nowOf(r *Run) unit.Bytes {

@@ -12,7 +12,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/live"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -25,14 +25,14 @@ var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 // workstation is a machine with runs in every state.
 func workstation() Snapshot {
 	busy := func(n int) *int { return &n }
-	run := func(n int, title string, s *live.Status) Run {
+	run := func(n int, title string, s *record.Status) Run {
 		r := Run{ID: fmt.Sprintf("20261123-0900%02d.000-a0%02d", n, n), State: Running, Title: title, Plugin: "sisr",
 			Command: []string{"python", "train.py", "-opt", "options/" + title + ".yml"}, PID: 4000 + n,
 			Began: noon.Add(-3 * time.Hour), Status: s}
 		if s == nil {
 			return r
 		}
-		s.Version, s.Attempt, s.Time, s.PID = live.Version, max(1, s.Attempt), noon.Add(-time.Second), 4100+n
+		s.Version, s.Attempt, s.Time, s.PID = record.StatusVersion, max(1, s.Attempt), noon.Add(-time.Second), 4100+n
 		s.Began = noon.Add(-2 * time.Hour)
 		r.Expected = s.Expected()
 		if left, ok := s.Progress.Left(noon); ok {
@@ -45,19 +45,19 @@ func workstation() Snapshot {
 	s := Snapshot{Version: 1, Time: noon, Machine: "workstation", Waiting: 1, Problems: []string{},
 		Host: &Host{Total: 62*gib + 700*unit.MiB, Free: 21 * gib}}
 	s.Runs = []Run{
-		run(1, "span_x4_df2k", &live.Status{Attempt: 2, Phase: "training", Predicted: by, Room: 23 * gib,
-			Progress: &live.Progress{Iteration: 210_000, Total: 500_000, At: noon.Add(-2 * time.Second), Rate: 61.4,
+		run(1, "span_x4_df2k", &record.Status{Attempt: 2, Phase: "training", Predicted: by, Room: 23 * gib,
+			Progress: &record.Progress{Iteration: 210_000, Total: 500_000, At: noon.Add(-2 * time.Second), Rate: 61.4,
 				Step: 130 * time.Millisecond},
-			Memory: &live.Memory{Now: 16 * gib, Peak: 18 * gib, Is: "used"}}),
-		run(2, "realplksr_x2_anime_with_a_rather_long_name", &live.Status{Phase: "validation", Predicted: by, Room: 23 * gib,
-			Progress: &live.Progress{Iteration: 5000, At: noon.Add(-40 * time.Second), Rate: 7.21},
-			Memory:   &live.Memory{Now: 19 * gib, Peak: 19 * gib, Is: "used"}}),
-		run(3, "moco_v2_r50", &live.Status{Trial: "rehearsal", Phase: "training"}),
+			Memory: &record.StatusMemory{Now: 16 * gib, Peak: 18 * gib, Is: "used"}}),
+		run(2, "realplksr_x2_anime_with_a_rather_long_name", &record.Status{Phase: "validation", Predicted: by, Room: 23 * gib,
+			Progress: &record.Progress{Iteration: 5000, At: noon.Add(-40 * time.Second), Rate: 7.21},
+			Memory:   &record.StatusMemory{Now: 19 * gib, Peak: 19 * gib, Is: "used"}}),
+		run(3, "moco_v2_r50", &record.Status{Trial: "rehearsal", Phase: "training"}),
 		run(4, "between", nil),
-		run(5, "suspended", &live.Status{Phase: "training", Progress: &live.Progress{Iteration: 4, Total: 8, At: noon}}),
-		run(6, "killed\x1b[2Jtitle", &live.Status{Phase: "training",
-			Progress: &live.Progress{Iteration: 7, Total: 8, At: noon},
-			Memory:   &live.Memory{Now: gib, Peak: 2 * gib, Is: "used"}}),
+		run(5, "suspended", &record.Status{Phase: "training", Progress: &record.Progress{Iteration: 4, Total: 8, At: noon}}),
+		run(6, "killed\x1b[2Jtitle", &record.Status{Phase: "training",
+			Progress: &record.Progress{Iteration: 7, Total: 8, At: noon},
+			Memory:   &record.StatusMemory{Now: gib, Peak: 2 * gib, Is: "used"}}),
 	}
 	s.Runs[0].Cards, s.Runs[1].Cards, s.Runs[2].Cards = []int{0}, []int{0, 1}, []int{1}
 	s.Runs[4].Status.Time = noon.Add(-45 * time.Second)
@@ -298,8 +298,8 @@ func TestSortsUnknownLast(t *testing.T) {
 // Of a command that no plugin knows, NOW is what the driver counts, and no peak is known. What launch has measured
 // counts more.
 func TestOnCards(t *testing.T) {
-	r := Run{State: Running, OnCards: 5 * gib, Status: &live.Status{
-		Memory: &live.Memory{Now: gib, Peak: 2 * gib, Is: live.Anonymous}}}
+	r := Run{State: Running, OnCards: 5 * gib, Status: &record.Status{
+		Memory: &record.StatusMemory{Now: gib, Peak: 2 * gib, Is: record.Anonymous}}}
 	if nowOf(&r) != 5*gib || peakOf(&r) != 0 {
 		t.Errorf("as typed: %v now, peak %v", nowOf(&r), peakOf(&r))
 	}
@@ -331,8 +331,8 @@ func many(runs, cards int) Snapshot {
 		left := float64(i * 100)
 		r := Run{ID: fmt.Sprintf("20261123-09%02d%02d.000-%04x", i/60, i%60, i), State: Running,
 			Title: fmt.Sprintf("trial-%03d", i), PID: 1000 + i, Expected: 8 * gib, Left: &left, Cards: []int{i % max(1, cards)},
-			Status: &live.Status{Time: noon, Phase: "training", Memory: &live.Memory{Now: 7 * gib, Peak: 8 * gib, Is: "used"},
-				Progress: &live.Progress{Iteration: int64(i), Total: 1000, At: noon, Rate: 12.5, Step: time.Second}}}
+			Status: &record.Status{Time: noon, Phase: "training", Memory: &record.StatusMemory{Now: 7 * gib, Peak: 8 * gib, Is: "used"},
+				Progress: &record.Progress{Iteration: int64(i), Total: 1000, At: noon, Rate: 12.5, Step: time.Second}}}
 		s.Runs = append(s.Runs, r)
 	}
 	return s

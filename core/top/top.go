@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/live"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -52,7 +52,7 @@ type Run struct {
 	Began   time.Time `json:"began"`
 	PID     int       `json:"pid"` // of its launch, in that launch's namespace
 	// Status is what the launch published last; null: nothing, as between two attempts.
-	Status *live.Status `json:"status"`
+	Status *record.Status `json:"status"`
 	// Expected is the estimate of the phase that runs; absent: not known.
 	Expected unit.Bytes `json:"estimate_bytes,omitempty"`
 	// Left is the time that the training still takes; absent: not known.
@@ -73,7 +73,7 @@ func (r Run) Silent(now time.Time) (age time.Duration, silent bool) {
 }
 
 // silence is the age from which a status is called old: a busy machine may be late by some seconds.
-const silence = 10 * live.Every
+const silence = 10 * record.StatusEvery
 
 // A Card is a device, and who uses it.
 type Card struct {

@@ -3,23 +3,23 @@ package ui
 import (
 	"strings"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/room"
 )
 
 // A Card is a device with what launches have claimed of it.
 type Card struct {
 	gpu.Device
-	Claims []claim.Held `json:"claims,omitempty"`
+	Claims []room.Held `json:"claims,omitempty"`
 }
 
 // CardsOf puts the claims that are held on devices beside them.
-func CardsOf(all []gpu.Device, held []claim.Held) []Card {
+func CardsOf(all []gpu.Device, held []room.Held) []Card {
 	cards := []Card{}
 	for _, d := range all {
 		c := Card{Device: d}
 		for _, h := range held {
-			if h.Resource == claim.Card(d.UUID) && !h.Waiting {
+			if h.Resource == room.Card(d.UUID) && !h.Waiting {
 				c.Claims = append(c.Claims, h)
 			}
 		}
@@ -54,10 +54,10 @@ func (p Printer) GPUs(all []Card) {
 }
 
 // OtherClaims writes the claims on anything but these devices, and the launches that wait.
-func (p Printer) OtherClaims(all []gpu.Device, held []claim.Held) {
-	listed := map[claim.Resource]bool{}
+func (p Printer) OtherClaims(all []gpu.Device, held []room.Held) {
+	listed := map[room.Resource]bool{}
 	for _, d := range all {
-		listed[claim.Card(d.UUID)] = true
+		listed[room.Card(d.UUID)] = true
 	}
 	for _, h := range held {
 		of := h.Kind

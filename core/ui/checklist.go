@@ -3,25 +3,25 @@ package ui
 import (
 	"fmt"
 
-	"github.com/launch-ml/launch/core/checklist"
+	"github.com/launch-ml/launch/core/job"
 )
 
 // checked writes, at the end of a run, what the checklist leaves open; with Verbose the whole list. A run that failed
 // has more important news.
-func (p Printer) checked(all []checklist.Item, succeeded bool) {
+func (p Printer) checked(all []job.CheckResult, succeeded bool) {
 	if p.Verbose {
 		p.line("checklist:")
 		p.items("  ", all)
 		return
 	}
-	if open := checklist.Open(all); succeeded && len(open) > 0 {
+	if open := job.OpenChecks(all); succeeded && len(open) > 0 {
 		p.line("%s the checklist leaves %s open:", p.yellow("note:"), Count(len(open), "line"))
 		p.items("  ", open)
 	}
 }
 
 // allChecked writes the whole list of a recorded run.
-func (p Printer) allChecked(all []checklist.Item) {
+func (p Printer) allChecked(all []job.CheckResult) {
 	if len(all) > 0 {
 		p.line("  checklist")
 		p.items("      ", all)
@@ -29,14 +29,14 @@ func (p Printer) allChecked(all []checklist.Item) {
 }
 
 // items writes lines of the checklist. What is open has its evidence and its hint.
-func (p Printer) items(indent string, all []checklist.Item) {
+func (p Printer) items(indent string, all []job.CheckResult) {
 	for _, it := range all {
 		mark, paint := string(it.State), p.yellow
-		if it.State == checklist.Met {
+		if it.State == job.Met {
 			paint = p.green
 		}
 		p.line("%s%s %s: %s", indent, paint(pad(mark, 11)), OneLine(it.Name), OneLine(it.Seen))
-		if it.State == checklist.Met {
+		if it.State == job.Met {
 			continue
 		}
 		if it.Evidence != "" {
@@ -49,9 +49,9 @@ func (p Printer) items(indent string, all []checklist.Item) {
 }
 
 // ItemText describes a line of the checklist: "not met: 27.1 at step 400, then 27.1 at step 800".
-func ItemText(it checklist.Item) string {
+func ItemText(it job.CheckResult) string {
 	text := fmt.Sprintf("%s: %s", it.State, it.Seen)
-	if it.State == checklist.NotMet && it.Evidence != "" {
+	if it.State == job.NotMet && it.Evidence != "" {
 		text += fmt.Sprintf(" (%s)", it.Evidence)
 	}
 	return text

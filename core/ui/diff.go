@@ -5,16 +5,16 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/launch-ml/launch/core/diff"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/unit"
 )
 
 // Diff writes what differs between two runs.
-func (p Printer) Diff(d diff.Diff) {
+func (p Printer) Diff(d record.Diff) {
 	for _, r := range []struct {
 		name string
-		run  diff.Run
+		run  record.ComparedRun
 	}{{"A", d.A}, {"B", d.B}} {
 		ending := string(r.run.Ending)
 		if ending == "" {
@@ -44,7 +44,7 @@ func (p Printer) Diff(d diff.Diff) {
 }
 
 // diffPhase writes the memory of a phase. Lines that are equal are added up.
-func (p Printer) diffPhase(phase diff.Phase) {
+func (p Printer) diffPhase(phase record.PhasePair) {
 	p.line("")
 	p.line("%s", p.bold(fmt.Sprintf("%-40s %14s %14s %14s", "memory, "+OneLine(phase.Phase), "A", "B", "B − A")))
 	same, sum := 0, unit.Bytes(0)
@@ -56,7 +56,7 @@ func (p Printer) diffPhase(phase diff.Phase) {
 		p.pair(fmt.Sprintf("%s, %s", l.Kind, l.What), l.Pair, "")
 	}
 	if same > 0 {
-		p.pair(Count(same, "equal line"), diff.Pair{A: &sum, B: &sum}, "")
+		p.pair(Count(same, "equal line"), record.Pair{A: &sum, B: &sum}, "")
 	}
 	p.pair("estimate", phase.Total, "")
 	for _, m := range phase.Measured {
@@ -65,7 +65,7 @@ func (p Printer) diffPhase(phase diff.Phase) {
 }
 
 // bounds names what is only a bound.
-func bounds(m diff.Peak) string {
+func bounds(m record.PeakPair) string {
 	var out []string
 	for _, b := range []struct {
 		name  string
@@ -79,7 +79,7 @@ func bounds(m diff.Peak) string {
 }
 
 // pair writes an amount in both runs, and the difference.
-func (p Printer) pair(name string, v diff.Pair, note string) {
+func (p Printer) pair(name string, v record.Pair, note string) {
 	if v.A == nil && v.B == nil {
 		return
 	}
@@ -118,7 +118,7 @@ func figure(f *float64) string {
 }
 
 // change writes how B differs: speed and time in percent, other figures by their difference.
-func change(f diff.Figure) string {
+func change(f record.FigurePair) string {
 	if f.A == nil || f.B == nil {
 		return ""
 	}
@@ -134,7 +134,7 @@ func change(f diff.Figure) string {
 }
 
 // differences writes what is not the same, by kind.
-func (p Printer) differences(d diff.Diff) {
+func (p Printer) differences(d record.Diff) {
 	p.line("")
 	if len(d.Differs) == 0 {
 		p.line("no recorded setting, version, card or data differs")

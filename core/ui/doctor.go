@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/launch-ml/launch/core/doctor"
+	"github.com/launch-ml/launch/core/check"
 )
 
 // DoctorVersion is the version of [DoctorDocument]. Fields are added within a version and never change their meaning.
@@ -12,16 +12,16 @@ const DoctorVersion = 1
 
 // DoctorDocument is the output of `launch doctor --json`.
 type DoctorDocument struct {
-	Version  int              `json:"version"`
-	Command  []string         `json:"command"` // empty: the machine was examined for python3 of PATH
-	Wrong    int              `json:"wrong"`
-	Findings []doctor.Finding `json:"findings"`
+	Version  int             `json:"version"`
+	Command  []string        `json:"command"` // empty: the machine was examined for python3 of PATH
+	Wrong    int             `json:"wrong"`
+	Findings []check.Finding `json:"findings"`
 }
 
 // DoctorOf makes the document of what was found.
-func DoctorOf(command []string, all []doctor.Finding) DoctorDocument {
-	return DoctorDocument{Version: DoctorVersion, Command: append([]string{}, command...), Wrong: doctor.WrongOnes(all),
-		Findings: append([]doctor.Finding{}, all...)}
+func DoctorOf(command []string, all []check.Finding) DoctorDocument {
+	return DoctorDocument{Version: DoctorVersion, Command: append([]string{}, command...), Wrong: check.WrongOnes(all),
+		Findings: append([]check.Finding{}, all...)}
 }
 
 // Doctor writes what was found: a line for each finding, and below it what is wrong and what mends it.
@@ -46,14 +46,14 @@ func (p Printer) Doctor(d DoctorDocument) {
 }
 
 // state is the word of a state, as wide as the longest.
-func (p Printer) state(s doctor.State) string {
+func (p Printer) state(s check.MachineState) string {
 	word := pad(string(s), 7)
 	switch s {
-	case doctor.Right:
+	case check.Right:
 		return p.green(word)
-	case doctor.Wrong:
+	case check.Wrong:
 		return p.red(word)
-	case doctor.Note, doctor.Unknown:
+	case check.Remark, check.Unseen:
 		return p.yellow(word)
 	}
 	return word

@@ -330,7 +330,7 @@ func (p Printer) kept() Printer {
 // writeKept writes what was kept.
 func (p Printer) writeKept() {
 	if p.Kept != nil {
-		p.Kept.WriteTo(p.W)
+		_, _ = p.Kept.WriteTo(p.W) // to the terminal, as all of the plan
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/launch-ml/launch/core/live"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -16,7 +16,7 @@ type StatusText struct {
 }
 
 // Status is the status of a running attempt in one line, the more important first: a narrow terminal cuts its end.
-func Status(s live.Status) StatusText {
+func Status(s record.Status) StatusText {
 	out := StatusText{Percent: -1}
 	parts := []string{"launch"}
 	if s.Attempt > 1 {

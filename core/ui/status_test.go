@@ -5,31 +5,31 @@ import (
 	"testing"
 	"time"
 
-	"github.com/launch-ml/launch/core/live"
+	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/unit"
 )
 
 // The status has what is known, and nothing of what is not.
 func TestStatus(t *testing.T) {
 	now := time.Unix(1000, 0)
-	steps := live.Progress{Iteration: 41200, Total: 100000, At: now, Step: 200 * time.Millisecond}
-	epoch := live.Progress{Iteration: 10, Total: 20, At: now, Step: time.Second, Epoch: true}
-	open := live.Progress{Iteration: 7, At: now}
+	steps := record.Progress{Iteration: 41200, Total: 100000, At: now, Step: 200 * time.Millisecond}
+	epoch := record.Progress{Iteration: 10, Total: 20, At: now, Step: time.Second, Epoch: true}
+	open := record.Progress{Iteration: 7, At: now}
 	for _, tt := range []struct {
 		name        string
-		s           live.Status
+		s           record.Status
 		line, title string
 		percent     int
 	}{
-		{"nothing is known", live.Status{Attempt: 1}, " launch", "launch", -1},
-		{"all is known", live.Status{Attempt: 2, Phase: "training", Progress: &steps, Memory: &live.Memory{Now: 9 * unit.GiB,
+		{"nothing is known", record.Status{Attempt: 1}, " launch", "launch", -1},
+		{"all is known", record.Status{Attempt: 2, Phase: "training", Progress: &steps, Memory: &record.StatusMemory{Now: 9 * unit.GiB,
 			Peak: 10 * unit.GiB, Is: "used"}, Predicted: map[string]unit.Bytes{"training": 11 * unit.GiB}},
 			" launch (attempt 2) · training · 41200/100000 (41 %) · 3h16m left · 9.00 GiB now, 10.0 GiB peak, 11.0 GiB " +
 				"estimated (used)", "41 % · 3h16m left · training", 41},
-		{"an epoch", live.Status{Attempt: 1, Phase: "training", Progress: &epoch}, " launch · training · 10/20",
+		{"an epoch", record.Status{Attempt: 1, Phase: "training", Progress: &epoch}, " launch · training · 10/20",
 			"launch · training", -1},
-		{"no total", live.Status{Attempt: 1, Progress: &open}, " launch · 7", "launch", -1},
-		{"a phase with an escape", live.Status{Attempt: 1, Phase: "a\x1b]0;b\n"}, " launch · a]0;b", "launch · a]0;b", -1},
+		{"no total", record.Status{Attempt: 1, Progress: &open}, " launch · 7", "launch", -1},
+		{"a phase with an escape", record.Status{Attempt: 1, Phase: "a\x1b]0;b\n"}, " launch · a]0;b", "launch · a]0;b", -1},
 	} {
 		tt.s.Time = now
 		got := Status(tt.s)

@@ -385,7 +385,7 @@ func SweepCSV(w io.Writer, h *sweep.History) error {
 		}
 	}
 	out := csv.NewWriter(w)
-	out.Write(append([]string{"trial", "name", "state", "starts", "exit_code", "cost", "beyond_numerics", "changes",
+	_ = out.Write(append([]string{"trial", "name", "state", "starts", "exit_code", "cost", "beyond_numerics", "changes",
 		"attempts", "out_of_memory", "micro_batch", "accumulation", "global_batch", "peak_bytes", "steps",
 		"samples_per_second", "seconds", "run", "why", "command"}, slices.Concat(figures, keys)...))
 	for _, r := range h.Rows {
@@ -411,7 +411,7 @@ func SweepCSV(w io.Writer, h *sweep.History) error {
 		for i := range line {
 			line[i] = Clean(line[i])
 		}
-		out.Write(line)
+		_ = out.Write(line)
 	}
 	out.Flush()
 	return out.Error()

@@ -10,7 +10,6 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/metric"
-	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
@@ -354,7 +353,7 @@ func with(what string) string {
 }
 
 // Receipts writes what was predicted and what was measured, the newest last.
-func (p Printer) Receipts(rs []receipt.Receipt) {
+func (p Printer) Receipts(rs []record.Receipt) {
 	if len(rs) == 0 {
 		p.line("no receipt yet")
 		return

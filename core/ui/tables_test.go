@@ -8,7 +8,6 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
-	"github.com/launch-ml/launch/core/receipt"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
@@ -117,7 +116,7 @@ func TestPeakWithTrials(t *testing.T) {
 	var summary, shown, receipts strings.Builder
 	Printer{W: &summary}.Summary(&run.Run{Job: &job.Job{}, Attempts: []run.Attempt{a}}, nil, "x", 0, "the program's own")
 	Printer{W: &shown}.outcome(&a.Outcome)
-	Printer{W: &receipts}.Receipts([]receipt.Receipt{{Measured: []mem.Measurement{m, m}}})
+	Printer{W: &receipts}.Receipts([]record.Receipt{{Measured: []mem.Measurement{m, m}}})
 	for where, tt := range map[string]struct{ got, want string }{
 		"summary": {summary.String(), "measured peak 8.00 GiB allocated (with cudnn.benchmark's trials)"},
 		"show":    {shown.String(), "measured peak: 8.00 GiB allocated (with cudnn.benchmark's trials)"},

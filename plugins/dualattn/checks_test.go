@@ -5,19 +5,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/launch-ml/launch/core/checklist"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/run"
 )
 
 // Each check has a log that meets it and a near miss. Two figures may be alike by chance.
 func TestChecks(t *testing.T) {
 	j := recognized(t, files("three streams"), fgvc()...)
-	for values, want := range map[string][2]checklist.State{ // plausible, moves
-		"3.20 61.20 71.20":  {checklist.Met, checklist.Met},
-		"71.20 71.20 71.20": {checklist.Met, checklist.NotMet},
-		"71.20 71.20":       {checklist.Met, checklist.NotChecked},
-		"71.20 171.20 0.50": {checklist.NotMet, checklist.Met},
-		"":                  {checklist.NotChecked, checklist.NotChecked},
+	for values, want := range map[string][2]job.CheckState{ // plausible, moves
+		"3.20 61.20 71.20":  {job.Met, job.Met},
+		"71.20 71.20 71.20": {job.Met, job.NotMet},
+		"71.20 71.20":       {job.Met, job.NotChecked},
+		"71.20 171.20 0.50": {job.NotMet, job.Met},
+		"":                  {job.NotChecked, job.NotChecked},
 	} {
 		var b strings.Builder
 		for i, v := range strings.Fields(values) {
@@ -28,7 +28,7 @@ func TestChecks(t *testing.T) {
 		if len(all) != 5 {
 			t.Fatalf("the list is %+v", all)
 		}
-		if got := [2]checklist.State{all[3].State, all[4].State}; got != want {
+		if got := [2]job.CheckState{all[3].State, all[4].State}; got != want {
 			t.Errorf("%q: %+v", values, all[3:])
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/python/options"
 )
 
 // settings are the fields of a script's dataclasses as HfArgumentParser reads them, from the arguments or from the one
@@ -47,18 +46,18 @@ func open(c job.Command, prog command.Prog, k kind) (*settings, error) {
 	if k.own != nil && prog.Kind == command.Installed {
 		s.env = python.Of(prog, axolotlEnv(s.env, c.Env))
 	}
-	var declared []options.Option
+	var declared []python.Option
 	switch {
 	case k.pairs:
 	case k.own != nil:
 		s.options = slices.Clone(k.own())
 	case prog.Path() == "":
-		declared = options.Recorded(options.HF, k.classes...)
+		declared = python.RecordedOptions(python.HF, k.classes...)
 	default:
-		declared = options.Read(prog.Path(), prog.Dir).Options
+		declared = python.ReadOptions(prog.Path(), prog.Dir).Options
 	}
 	for _, o := range declared {
-		if len(o.Names) > 0 && o.How == options.HF {
+		if len(o.Names) > 0 && o.How == python.HF {
 			takes := o.Takes
 			if o.Type == "list" {
 				takes = config.Some

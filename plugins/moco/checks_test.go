@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/launch-ml/launch/core/checklist"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/run"
 )
@@ -15,21 +15,21 @@ func TestChecks(t *testing.T) {
 		"the accuracy of the contrastive task is plausible"
 	for _, tt := range []struct {
 		project, log, check string
-		want                checklist.State
+		want                job.CheckState
 	}{
-		{"v2", v2Lines, plausible, checklist.Met},
-		{"v2", strings.ReplaceAll(v2Lines, "Loss 9.1", "Loss -9.1"), plausible, checklist.NotMet},
-		{"v2", "=> creating model 'resnet50'\n", plausible, checklist.NotChecked},
-		{"v2", v2Lines, moves, checklist.NotMet},
-		{"v2", strings.Replace(v2Lines, "Loss 9.1000e+00 (", "Loss 9.1001e+00 (", 1), moves, checklist.Met},
-		{"v2", v2Lines, accuracy, checklist.Met},
-		{"v2", strings.ReplaceAll(v2Lines, "(  3.12)", "(103.12)"), accuracy, checklist.NotMet},
-		{"v3", v3Lines, plausible, checklist.Met},
-		{"v3", strings.ReplaceAll(v3Lines, "Loss 6.9100e+00", "Loss nan"), plausible, checklist.NotMet},
-		{"v3", v3Lines, moves, checklist.NotChecked},
-		{"solar", bar, moves, checklist.Met},
-		{"solar_exp", barOfBranch, plausible, checklist.Met},
-		{"solar", strings.ReplaceAll(bar, "11.0803", "11.0903"), moves, checklist.NotMet},
+		{"v2", v2Lines, plausible, job.Met},
+		{"v2", strings.ReplaceAll(v2Lines, "Loss 9.1", "Loss -9.1"), plausible, job.NotMet},
+		{"v2", "=> creating model 'resnet50'\n", plausible, job.NotChecked},
+		{"v2", v2Lines, moves, job.NotMet},
+		{"v2", strings.Replace(v2Lines, "Loss 9.1000e+00 (", "Loss 9.1001e+00 (", 1), moves, job.Met},
+		{"v2", v2Lines, accuracy, job.Met},
+		{"v2", strings.ReplaceAll(v2Lines, "(  3.12)", "(103.12)"), accuracy, job.NotMet},
+		{"v3", v3Lines, plausible, job.Met},
+		{"v3", strings.ReplaceAll(v3Lines, "Loss 6.9100e+00", "Loss nan"), plausible, job.NotMet},
+		{"v3", v3Lines, moves, job.NotChecked},
+		{"solar", bar, moves, job.Met},
+		{"solar_exp", barOfBranch, plausible, job.Met},
+		{"solar", strings.ReplaceAll(bar, "11.0803", "11.0903"), moves, job.NotMet},
 	} {
 		j := jobOf(t, tt.project)
 		_, state := judged(t, j, tt.log, oom.Exited(0))

@@ -150,7 +150,7 @@ type project struct {
 	root    string // sys.path[0]
 	script  string
 	argv    *config.Argv
-	options []python.Option
+	options []python.DeclaredOption
 	dialect string
 	step    arch.Project
 

@@ -13,10 +13,10 @@ const maxSource = 1 << 20
 func readText(path string) python.Source { return python.ReadSource(path, maxSource) }
 
 // declared finds an option by one of its names.
-func declared(options []python.Option, name string) (python.Option, bool) {
-	i := slices.IndexFunc(options, func(o python.Option) bool { return slices.Contains(o.Names, name) })
+func declared(options []python.DeclaredOption, name string) (python.DeclaredOption, bool) {
+	i := slices.IndexFunc(options, func(o python.DeclaredOption) bool { return slices.Contains(o.Names, name) })
 	if i < 0 {
-		return python.Option{}, false
+		return python.DeclaredOption{}, false
 	}
 	return options[i], true
 }

@@ -5,21 +5,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/launch-ml/launch/core/checklist"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/run"
 )
 
 // checked goes through the checklist of a job whose program printed text into its log.
-func checked(t *testing.T, j *job.Job, text string) map[string]checklist.Item {
+func checked(t *testing.T, j *job.Job, text string) map[string]job.CheckResult {
 	t.Helper()
 	d, err := oom.NewDetector(j.Signs)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprint(d.Stream(oom.Log), text)
-	out := map[string]checklist.Item{}
+	out := map[string]job.CheckResult{}
 	for _, it := range run.Checklist(j, []run.Attempt{{Outcome: run.Outcome{Ending: run.Succeeded,
 		Checked: d.State().Checks}}}) {
 		out[it.Name] = it
@@ -66,29 +65,29 @@ func TestChecks(t *testing.T) {
 		"the dynamic loss weights change"
 	for _, tt := range []struct {
 		name, log, check string
-		want             checklist.State
+		want             job.CheckState
 		seen             string
 	}{
-		{"usual figures", validations("psnr", "27.1", "28.3"), plausible, checklist.Met, "28.3 at step 10000"},
-		{"bad at first", validations("psnr", "4.1", "28.3"), plausible, checklist.Met, "28.3"},
-		{"worse than grey", validations("psnr", "27.1", "5.9"), plausible, checklist.NotMet,
+		{"usual figures", validations("psnr", "27.1", "28.3"), plausible, job.Met, "28.3 at step 10000"},
+		{"bad at first", validations("psnr", "4.1", "28.3"), plausible, job.Met, "28.3"},
+		{"worse than grey", validations("psnr", "27.1", "5.9"), plausible, job.NotMet,
 			"5.9 at step 10000, which is not from 6 to 70"},
-		{"the same images", validations("psnr", "inf"), plausible, checklist.NotMet,
+		{"the same images", validations("psnr", "inf"), plausible, job.NotMet,
 			"inf at step 5000, which is no finite number"},
-		{"no validation", weights("1.0000e+00"), plausible, checklist.NotChecked, "printed no value"},
-		{"they move", validations("psnr", "27.1000", "27.1001"), moves, checklist.Met,
+		{"no validation", weights("1.0000e+00"), plausible, job.NotChecked, "printed no value"},
+		{"they move", validations("psnr", "27.1000", "27.1001"), moves, job.Met,
 			"27.1000 at step 5000, then 27.1001 at step 10000"},
-		{"they stay", validations("psnr", "27.1000", "27.1000", "27.1000"), moves, checklist.NotMet,
+		{"they stay", validations("psnr", "27.1000", "27.1000", "27.1000"), moves, job.NotMet,
 			"stayed the same: 27.1000"},
-		{"one validation", validations("psnr", "27.1"), moves, checklist.NotChecked, "1 of the 2 values"},
-		{"another figure", validations("ssim", "27.1", "28"), moves, checklist.NotChecked, "printed no value"},
-		{"a weight adapts", weights("1.0000e+00", "1.0000e+00", "1.0000e+00", "1.0012e+00"), adapt, checklist.Met,
+		{"one validation", validations("psnr", "27.1"), moves, job.NotChecked, "1 of the 2 values"},
+		{"another figure", validations("ssim", "27.1", "28"), moves, job.NotChecked, "printed no value"},
+		{"a weight adapts", weights("1.0000e+00", "1.0000e+00", "1.0000e+00", "1.0012e+00"), adapt, job.Met,
 			"l_g_mssim 1.0000e+00 at step 300, then 1.0012e+00 at step 400"},
-		{"no weight adapts", weights("1.0000e+00", "1.0000e+00", "1.0000e+00", "1.0000e+00"), adapt, checklist.NotMet,
+		{"no weight adapts", weights("1.0000e+00", "1.0000e+00", "1.0000e+00", "1.0000e+00"), adapt, job.NotMet,
 			"stayed the same: l_g_l1 1.0000e+00, l_g_mssim 1.0000e+00"},
-		{"before the baseline", weights("1.0000e+00", "1.1000e+00"), adapt, checklist.NotChecked,
+		{"before the baseline", weights("1.0000e+00", "1.1000e+00"), adapt, job.NotChecked,
 			"no value from step 201 on"},
-		{"several ranks", validations("psnr", "27.1", "28.3"), adapt, checklist.NotChecked, "printed no value"},
+		{"several ranks", validations("psnr", "27.1", "28.3"), adapt, job.NotChecked, "printed no value"},
 	} {
 		it, ok := checked(t, j, tt.log)[tt.check]
 		if !ok || it.State != tt.want || !strings.Contains(it.Seen, tt.seen) {

@@ -157,7 +157,7 @@ func (b *builder) decoded(ctx context.Context) (unit.Bytes, string) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var s scan
-	eachImage(ctx, b.prog.Dir, expand(b.recipe.trainRoots), &s, func(path string) {
+	_ = eachImage(ctx, b.prog.Dir, expand(b.recipe.trainRoots), &s, func(path string) {
 		if w, h, err := imageSize(path); err == nil && w*h > s.width*s.height {
 			s.width, s.height = w, h
 		}

@@ -28,7 +28,7 @@ func begin(r *recipe, c job.Command) *ahead {
 	own := *r
 	a := &ahead{planned: make(chan struct{})}
 	go func() {
-		defer func() { recover() }()
+		defer func() { _ = recover() }()
 		var tasks []func()
 		func() {
 			defer close(a.planned)

@@ -66,11 +66,11 @@ func (b *builder) modelOf(v variant) (*arch.Model, error) {
 	}
 	root := deepCopy(b.root)
 	if v.edgeOff {
-		override{keyEdge, false}.set(root)
-		override{keyUNetEdge, false}.set(root)
+		_ = override{keyEdge, false}.set(root)
+		_ = override{keyUNetEdge, false}.set(root)
 	}
 	if v.structCkpt {
-		override{keyStructCkpt, true}.set(root)
+		_ = override{keyStructCkpt, true}.set(root)
 	}
 	return b.readModel(root)
 }

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/job"
-	"github.com/launch-ml/launch/core/live"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
@@ -23,7 +22,7 @@ import (
 )
 
 // shown are the runs of the picture. With more, they come again as trials.
-var shown = []live.Status{
+var shown = []record.Status{
 	status("span_x4_df2k", 2, 0, 210_000, 500_000, 0.13, 61.4, 17.2, 16.1, "training"),
 	status("realplksr_x2", 1, 1, 84_500, 300_000, 0.21, 38.1, 20.4, 19.8, "validation"),
 	status("moco_v2_r50", 1, 2, 0, 0, 0, 0, 21.9, 0, ""),
@@ -36,18 +35,18 @@ func gib(v float64) unit.Bytes { return unit.Bytes(v * float64(unit.GiB)) }
 
 // status is a status whose Trial is, until it is published, the name of the run.
 func status(name string, attempt, card int, at, total int64, step, rate, estimate, peak float64,
-	phase string) live.Status {
-	s := live.Status{Trial: name, Attempt: attempt, Phase: phase, Card: fmt.Sprint("GPU-", card), Room: gib(23.6),
+	phase string) record.Status {
+	s := record.Status{Trial: name, Attempt: attempt, Phase: phase, Card: fmt.Sprint("GPU-", card), Room: gib(23.6),
 		Predicted: map[string]unit.Bytes{}}
 	if estimate > 0 {
 		s.Predicted["training"] = gib(estimate)
 		s.Predicted["validation"] = gib(estimate + 1.7)
 	}
 	if at > 0 {
-		s.Progress = &live.Progress{Iteration: at, Total: total, Rate: rate, Step: time.Duration(step * float64(time.Second))}
+		s.Progress = &record.Progress{Iteration: at, Total: total, Rate: rate, Step: time.Duration(step * float64(time.Second))}
 	}
 	if peak > 0 {
-		s.Memory = &live.Memory{Now: gib(peak), Peak: gib(peak), Is: mem.Used}
+		s.Memory = &record.StatusMemory{Now: gib(peak), Peak: gib(peak), Is: mem.Used}
 	}
 	return s
 }
@@ -61,8 +60,8 @@ func main() {
 		log.Fatal("liveruns: -state is missing")
 	}
 	store := record.In(*state)
-	var files []*live.File
-	var all []live.Status
+	var files []*record.StatusFile
+	var all []record.Status
 	began := time.Now()
 	for i := range *runs {
 		s := shown[i%len(shown)]
@@ -81,7 +80,7 @@ func main() {
 		if err != nil {
 			log.Fatal("liveruns: ", err)
 		}
-		f, err := live.Create(rec.Dir)
+		f, err := record.CreateStatus(rec.Dir)
 		if err != nil {
 			log.Fatal("liveruns: ", err)
 		}
@@ -89,10 +88,10 @@ func main() {
 	}
 	ended := make(chan struct{})
 	go func() {
-		io.Copy(io.Discard, os.Stdin)
+		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(ended)
 	}()
-	tick := time.NewTicker(live.Every)
+	tick := time.NewTicker(record.StatusEvery)
 	for n := 0; ; n++ {
 		for i, f := range files {
 			if err := f.Write(after(all[i], n, i)); err != nil {
@@ -108,7 +107,7 @@ func main() {
 }
 
 // after is the status of the ith run after n seconds.
-func after(s live.Status, n, i int) live.Status {
+func after(s record.Status, n, i int) record.Status {
 	s.Time = time.Now()
 	if s.Progress != nil {
 		p := *s.Progress

@@ -1,4 +1,4 @@
-// Packsim prints how much packing shortens a sweep: the tables of docs/packing.md.
+// Packsim prints how much packing shortens a sweep: the tables of docs/large-sweeps.md.
 //
 //	go run ./tools/packsim
 package main

@@ -12,14 +12,14 @@ import (
 	"github.com/launch-ml/launch/core/sweep/pack/packtest"
 )
 
-var update = flag.Bool("update", false, "rewrite the tables of docs/packing.md")
+var update = flag.Bool("update", false, "rewrite the tables of docs/large-sweeps.md")
 
 // The page shows what the simulation comes to: a line "<!-- packsim: NAME -->", the table, an empty line.
 func TestDocs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("simulates 70,000 trials")
 	}
-	path := filepath.Join("..", "..", "docs", "packing.md")
+	path := filepath.Join("..", "..", "docs", "large-sweeps.md")
 	page, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import yaml
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
-AS_THEY_ARE = (".svg", ".png", ".json")
+AS_THEY_ARE = (".svg", ".png", ".json", ".csv")
 LINK = re.compile(r'(\]\(|(?:src|href)=")([^)"\s#:]+)(#[^)"\s]*)?(?=[)"])')
 ROW = re.compile(r"^\| \[[^\]]*\]\(([^)#]+)\)")
 ABOUT = ["SKILL.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"]

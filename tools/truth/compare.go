@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/ladder"
@@ -151,7 +152,11 @@ func (c comparison) table(p *printer) {
 		lines = append(lines, []string{r.Name, r.Settings(), mib(r.live), mib(r.Peak), fmt.Sprintf("%.4f", float64(r.live)/float64(r.Peak)), saved,
 			fmt.Sprintf("%.2f", float64(r.accelerate)/float64(r.Peak)), fake})
 	}
-	p.table([]string{"architecture", "settings", "estimate", "measured", "ratio", "saved", "accelerate", "FakeTensor"}, 2, lines)
+	head := []string{"architecture", "settings", "estimate", "measured", "ratio", "saved", "accelerate", "FakeTensor"}
+	p.long("steps", head, 2, lines, "Off by more than 1 %", func(r []string) bool {
+		ratio, err := strconv.ParseFloat(r[4], 64)
+		return err != nil || math.Abs(ratio-1) > 0.01
+	})
 }
 
 // A deviation sums relative errors up.

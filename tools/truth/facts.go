@@ -388,7 +388,8 @@ func factsTable(p *printer, facts []checked) {
 		}
 		lines = append(lines, []string{f.Arch, equal, fmt.Sprintf("%d of %d", good, len(found)), what})
 	}
-	p.table([]string{"architecture", "parameters", "figures reproduced", "others"}, 4, lines)
+	p.long("study", []string{"architecture", "parameters", "figures reproduced", "others"}, 4, lines,
+		"With a figure that is not reproduced", func(r []string) bool { return r[3] != "–" })
 	if len(without) > 0 {
 		p.text("Without a formula: %s.", strings.Join(without, ", "))
 	} else {

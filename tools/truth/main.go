@@ -5,11 +5,14 @@
 //	go run ./tools/truth -take FOLDER      rows, logs and priors of a card day (tools/capture/card.py)
 //
 // The rows are whole training steps: tools/capture/steps.py records them. With -write, the part of a document between
-// the lines "<!-- truth -->" and "<!-- /truth -->" is replaced by the tables.
+// the lines "<!-- truth -->" and "<!-- /truth -->" is replaced by the summaries and the misses. All rows are written as
+// CSV into the folder beside the document that has its name.
 package main
 
 import (
 	"bytes"
+	"encoding/csv"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -35,9 +38,9 @@ func main() {
 		return
 	}
 	var out bytes.Buffer
-	broken, err := report(*root, &out, *markdown || *write != "")
+	data, broken, err := report(*root, &out, *markdown || *write != "")
 	if err == nil && *write != "" {
-		err = replace(*write, out.String())
+		err = errors.Join(replace(*write, out.String()), writeData(strings.TrimSuffix(*write, ".md"), data))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "truth:", err)
@@ -54,38 +57,39 @@ func main() {
 	}
 }
 
-// report writes all tables and lists the limits that are broken.
-func report(root string, w io.Writer, markdown bool) (broken []string, err error) {
+// report writes all tables and lists the limits that are broken. data are the rows of the long tables, by their names:
+// for a document, the tables have the misses only.
+func report(root string, w io.Writer, markdown bool) (data map[string]string, broken []string, err error) {
 	c, err := compare(root)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	facts, err := readFacts(filepath.Join(root, "tools", "truth", "testdata", "facts_sisr.json"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	cards, err := readCards(filepath.Join(root, "tools", "truth", "testdata"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	priors, err := mem.ReadPriors(filepath.Join(root, "core", "mem", "priors.json"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	public, err := readReal(filepath.Join(root, "tools", "truth", "testdata"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	language, err := readLM(filepath.Join(root, "tools", "truth", "testdata"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	rec, err := readRecord(root)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	studied := checkAll(facts, rec)
-	p := printer{w: w, markdown: markdown}
+	p := printer{w: w, markdown: markdown, data: map[string]string{}}
 	c.sources(&p)
 	c.table(&p)
 	c.summary(&p)
@@ -95,7 +99,7 @@ func report(root string, w io.Writer, markdown bool) (broken []string, err error
 	language.table(&p)
 	published(&p)
 	factsTable(&p, studied)
-	return slices.Concat(c.broken(), public.broken(), language.broken(), factsBroken(studied)), nil
+	return p.data, slices.Concat(c.broken(), public.broken(), language.broken(), factsBroken(studied)), nil
 }
 
 const begin, end = "<!-- truth -->", "<!-- /truth -->"
@@ -114,10 +118,20 @@ func replace(path, text string) error {
 	return os.WriteFile(path, []byte(head+begin+"\n\n"+text+"\n"+end+tail), 0o644)
 }
 
+// writeData writes the rows of the long tables into a folder.
+func writeData(dir string, data map[string]string) error {
+	err := os.MkdirAll(dir, 0o755)
+	for name, text := range data {
+		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name+".csv"), []byte(text), 0o644))
+	}
+	return err
+}
+
 // A printer prints tables, for a terminal or for a document.
 type printer struct {
 	w        io.Writer
 	markdown bool
+	data     map[string]string // CSV, by its name
 }
 
 func (p *printer) heading(text string) {
@@ -130,6 +144,36 @@ func (p *printer) heading(text string) {
 
 func (p *printer) text(format string, v ...any) {
 	fmt.Fprintf(p.w, format+"\n\n", v...)
+}
+
+// long prints a table whose rows are data beside a document. The document itself has the misses: what names them.
+func (p *printer) long(name string, head []string, left int, rows [][]string, what string, miss func([]string) bool) {
+	if !p.markdown {
+		p.table(head, left, rows)
+		return
+	}
+	var text strings.Builder
+	out := csv.NewWriter(&text)
+	cell := strings.NewReplacer("–", "", " %", "")
+	var misses [][]string
+	for i, r := range slices.Insert(slices.Clone(rows), 0, head) {
+		plain := slices.Clone(r)
+		for k := range plain {
+			if len([]rune(plain[k])) < 12 { // a figure, and no text
+				plain[k] = cell.Replace(plain[k])
+			}
+		}
+		_ = out.Write(plain) // to memory
+		if i > 0 && miss(r) {
+			misses = append(misses, r)
+		}
+	}
+	out.Flush()
+	p.data[name] = text.String()
+	p.text("All %d rows are in [%s.csv](accuracy/%s.csv). %s: %d.", len(rows), name, name, what, len(misses))
+	if len(misses) > 0 {
+		p.table(head, left, misses)
+	}
 }
 
 // table prints rows under a head; columns from left on are flush right.

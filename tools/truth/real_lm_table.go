@@ -163,6 +163,7 @@ func (c lmCards) rows(p *printer) {
 		lines = append(lines, []string{fmt.Sprint(r.ID), r.Net, settings, r.Software, r.Card, r.What, gib(r.Bytes), scored,
 			estimate, r.verdict(), r.Label + ": " + r.Because, why, r.Source + " (" + r.Date + ")"})
 	}
-	p.table([]string{"row", "model", "settings", "software", "card", "figure", "GiB", "scored", "estimate", "agrees",
-		"label", "why", "source"}, 13, lines)
+	p.long("language-models", []string{"row", "model", "settings", "software", "card", "figure", "GiB", "scored",
+		"estimate", "agrees", "label", "why", "source"}, 13, lines, "That do not agree, or have no estimate",
+		func(r []string) bool { return r[9] != "yes" })
 }

@@ -222,8 +222,9 @@ func (r realCards) rows(p *printer) {
 		lines = append(lines, []string{fmt.Sprint(o.ID), o.Net, o.Settings, o.Card, o.What, gib(o.Bytes), estimate,
 			o.verdict(), o.Confidence, why, o.Source})
 	}
-	p.table([]string{"row", "network", "settings", "card", "figure", "GiB", "estimate", "agrees", "confidence", "why",
-		"source"}, 11, lines)
+	p.long("cards", []string{"row", "network", "settings", "card", "figure", "GiB", "estimate", "agrees", "confidence",
+		"why", "source"}, 11, lines, "That do not agree, or have no estimate",
+		func(r []string) bool { return r[7] != "yes" })
 }
 
 func gib(b unit.Bytes) string { return fmt.Sprintf("%.2f", float64(b)/(1<<30)) }

@@ -20,7 +20,7 @@ const root = "../.."
 // The limits hold, and the document has the tables that the tool prints today.
 func TestReport(t *testing.T) {
 	var out bytes.Buffer
-	broken, err := report(root, &out, true)
+	data, broken, err := report(root, &out, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,6 +35,15 @@ func TestReport(t *testing.T) {
 	tables, _, _ := strings.Cut(rest, end)
 	if strings.TrimSpace(tables) != strings.TrimSpace(out.String()) {
 		t.Error("docs/accuracy.md is not what the tool prints: run go run ./tools/truth -write docs/accuracy.md")
+	}
+	for name, want := range data {
+		path := filepath.Join(root, "docs", "accuracy", name+".csv")
+		if got, err := os.ReadFile(path); err != nil || string(got) != want {
+			t.Errorf("%s is not what the tool writes: run go run ./tools/truth -write docs/accuracy.md (%v)", path, err)
+		}
+	}
+	if files, _ := filepath.Glob(filepath.Join(root, "docs", "accuracy", "*")); len(files) != len(data) {
+		t.Errorf("%d files of data, want %d: %v", len(files), len(data), files)
 	}
 }
 

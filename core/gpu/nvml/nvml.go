@@ -87,7 +87,8 @@ func ChildMain() {
 		}
 		time.Sleep(every)
 	}
-	out.Encode(look{Error: err.Error(), Absent: errors.Is(err, ErrNoDriver)})
+	// A reader that has gone needs no reason.
+	_ = out.Encode(look{Error: err.Error(), Absent: errors.Is(err, ErrNoDriver)})
 	os.Exit(0)
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/lazy"
-	"github.com/launch-ml/launch/core/trust"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -33,7 +33,7 @@ var (
 // byTool asks nvidia-smi. why is why the library could not be asked; it is the error where nvidia-smi cannot be
 // asked either.
 func byTool(ctx context.Context, why error) ([]gpu.Device, error) {
-	path, err := trust.Find(tool)
+	path, err := private.Find(tool)
 	if err != nil {
 		return nil, why
 	}
@@ -48,7 +48,7 @@ func byTool(ctx context.Context, why error) ([]gpu.Device, error) {
 }
 
 func watchByTool(ctx context.Context, every time.Duration, why error, see func(time.Time, []gpu.Device)) error {
-	path, err := trust.Find(tool)
+	path, err := private.Find(tool)
 	if err != nil {
 		return why
 	}

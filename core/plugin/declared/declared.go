@@ -16,7 +16,7 @@
 // open.go finds them in the command, batch.go divides the global batch, job.go and ladders.go make the answer, and
 // memory.go evaluates an author's formula.
 //
-// A file beside the script is believed as a settings file is (core/trust): else the command runs as typed.
+// A file beside the script is believed as a settings file is (core/private): else the command runs as typed.
 package declared
 
 import (

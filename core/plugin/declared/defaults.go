@@ -9,7 +9,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
-	"github.com/launch-ml/launch/core/python/options"
+	"github.com/launch-ml/launch/core/python"
 )
 
 // assumed is the value of a setting that the command does not set: the script's own default; nil if that is not known.
@@ -36,7 +36,7 @@ func (r *reading) redeclares(p *place) bool {
 	for _, one := range p.each() {
 		for _, name := range one.names {
 			o, ok := r.prog.settings().Lookup(name)
-			if ok && one.option() && one.path == "" && o.How == options.HF && o.Path != "" {
+			if ok && one.option() && one.path == "" && o.How == python.HF && o.Path != "" {
 				return true
 			}
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/python/options"
 )
 
 // slower is the expected slowdown of a rung whose author gives none.
@@ -251,7 +250,7 @@ func (r *reading) refuses(p place) bool {
 	own := func(p place) bool {
 		return slices.ContainsFunc(p.names, func(n string) bool {
 			o, ok := list.Lookup(n)
-			return ok && o.How == options.Argparse
+			return ok && o.How == python.Argparse
 		})
 	}
 	all := p.each()

@@ -14,9 +14,8 @@ import (
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/python/options"
-	"github.com/launch-ml/launch/core/trust"
 )
 
 // program is the program of a command, as declarations name it.
@@ -25,7 +24,7 @@ type program struct {
 	path   string        // of its source; "" if that is not known
 	source python.Source // read when it is asked for
 	read   bool
-	list   *options.List // read when it is asked for
+	list   *python.Options // read when it is asked for
 }
 
 func programOf(prog command.Prog, env []string) *program {
@@ -57,11 +56,11 @@ func (p *program) text() python.Source {
 }
 
 // settings are the settings that the program takes, as the sources of its project declare them.
-func (p *program) settings() options.List {
+func (p *program) settings() python.Options {
 	if p.list == nil {
-		list := options.List{}
+		list := python.Options{}
 		if p.path != "" {
-			list = options.Read(p.path, p.Dir)
+			list = python.ReadOptions(p.path, p.Dir)
 		}
 		p.list = &list
 	}
@@ -194,13 +193,13 @@ type found struct {
 // believed is the text of a declaration that may be believed: it decides what is changed, and from what the program
 // goes on.
 func believed(path string) ([]byte, error) {
-	told, err := trust.Read(path)
+	told, err := private.ReadSettings(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case err != nil:
 		return nil, &plugin.Caution{Why: fmt.Sprintf("nothing of %s is taken: %v", path, err)}
-	case told.Foreign != nil && !trust.Approved().Has(told):
+	case told.Foreign != nil && !private.Approved().Has(told):
 		return nil, &plugin.Caution{Why: fmt.Sprintf("nothing of %s is taken: %v (read it, and take it by `launch trust %s`)",
 			path, told.Foreign, path)}
 	}

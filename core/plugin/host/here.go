@@ -96,7 +96,7 @@ func within[T any](ctx context.Context, h *Here, doing string, ask func() (T, er
 		defer func() {
 			if r := recover(); r != nil {
 				said := &tail{}
-				said.Write(debug.Stack())
+				_, _ = said.Write(debug.Stack())
 				answered <- answer{err: h.trouble(doing, fmt.Errorf("panic: %v\n%s", r, said))}
 			}
 		}()

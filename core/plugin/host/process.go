@@ -123,7 +123,7 @@ func (p *process) endWith(ctx context.Context, connected <-chan struct{}) {
 	select {
 	case <-p.started:
 		if p.ID() != "" {
-			p.Kill(context.WithoutCancel(ctx))
+			_ = p.Kill(context.WithoutCancel(ctx))
 		}
 	case <-connected:
 	}
@@ -146,7 +146,7 @@ func (p *process) Start(context.Context) error {
 	p.watch.root = pid
 	if !p.alone {
 		// Where memory runs out all the same, the kernel ends this one first, and no training.
-		os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0o644)
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte("1000"), 0o644)
 		p.watch.most = allowance()
 		go p.watch.follow(p.ended, p.end)
 	}

@@ -354,7 +354,7 @@ type memory struct {
 func (s *Store) remembered() memory {
 	var m memory
 	if s.Cache != "" {
-		readJSON(s.Cache, maxIndex, &m)
+		_ = readJSON(s.Cache, maxIndex, &m) // what was not remembered is found out again
 	}
 	if m.Verified == nil {
 		m.Verified = map[string]string{}
@@ -369,7 +369,7 @@ func (s *Store) remember(f func(*memory)) {
 	m := s.remembered()
 	f(&m)
 	if b, err := json.Marshal(m); err == nil && private.MkdirAll(filepath.Dir(s.Cache)) == nil {
-		private.WriteFile(s.Cache, b, 0o600)
+		_ = private.WriteFile(s.Cache, b, 0o600)
 	}
 }
 

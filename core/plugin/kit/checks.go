@@ -2,7 +2,7 @@ package kit
 
 import "slices"
 
-// A Check is one thing that is tested. docs/plugin-kit.md has a section for each.
+// A Check is one thing that is tested. docs/plugins.md has a section for each.
 type Check struct {
 	Name    string `json:"name"`
 	Promise string `json:"promise"`

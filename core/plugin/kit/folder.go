@@ -185,12 +185,13 @@ func changed(before, now map[string]string) string {
 
 // write puts the edited copies where the command finds them, until undo is called. Python source has no copy: it is
 // changed in its place, while launch's overlay serves the copy without changing the file.
-func write(files []job.File) (undo func(), err error) {
-	var undone []func()
-	undo = func() {
+func write(files []job.File) (undo func() error, err error) {
+	var undone []func() error
+	undo = func() (err error) {
 		for _, f := range undone {
-			f()
+			err = errors.Join(err, f())
 		}
+		return err
 	}
 	for _, f := range files {
 		text := f.Text
@@ -226,14 +227,14 @@ func patched(f job.File) ([]byte, error) {
 }
 
 // replace writes a file, until restore is called.
-func replace(path string, text []byte) (restore func(), err error) {
+func replace(path string, text []byte) (restore func() error, err error) {
 	old, oldErr := os.ReadFile(path)
-	restore = func() {
+	restore = func() error {
 		if oldErr == nil {
-			os.WriteFile(path, old, 0o644)
-		} else {
-			os.Remove(path)
+			return os.WriteFile(path, old, 0o644)
 		}
+		os.Remove(path)
+		return nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return restore, err

@@ -96,8 +96,7 @@ func (t *trial) garbage() error {
 			if err == nil {
 				t.survive(name+": "+s.name, t.command.Args)
 			}
-			restore()
-			if err != nil {
+			if err = errors.Join(err, restore()); err != nil {
 				return fmt.Errorf("spoiling %s: %w", name, err)
 			}
 		}

@@ -133,15 +133,15 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// docs/plugin-kit.md has a section for each check, with its promise and what to mend.
+// docs/plugins.md has a section for each check, with its promise and what to mend.
 func TestDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/plugin-kit.md")
+	text, err := os.ReadFile("../../../docs/plugins.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := strings.Join(strings.Fields(string(text)), " ")
 	for _, c := range kit.Checks {
-		if !strings.Contains(string(text), "\n### "+c.Name+"\n") {
+		if !strings.Contains(string(text), "\n#### "+c.Name+"\n") {
 			t.Errorf("no section %s", c.Name)
 		}
 		for _, words := range []string{c.Promise, c.Mend} {

@@ -284,6 +284,13 @@ func (t *trial) feeds() {
 	}
 }
 
+// putBack undoes what [write] has written.
+func (t *trial) putBack(undo func() error) {
+	if err := undo(); err != nil {
+		t.found(editsCheck, "the edited copies", "files that can be put back", "%v", err)
+	}
+}
+
 // made is the job that edits make, as a command that was typed, and its ladders; nil where there is none.
 func (t *trial) made(edits []config.Edit, what string) (*job.Job, *ladder.Set) {
 	t.held(editsCheck)
@@ -293,7 +300,7 @@ func (t *trial) made(edits []config.Edit, what string) (*job.Job, *ladder.Set) {
 		return nil, nil
 	}
 	undo, err := write(out.Files)
-	defer undo()
+	defer t.putBack(undo)
 	if err != nil {
 		t.found(editsCheck, what, "copies that can be written", "%v", err)
 		return nil, nil
@@ -390,7 +397,7 @@ func (t *trial) grows() {
 		return
 	}
 	undo, err := write(out.Files)
-	defer undo()
+	defer t.putBack(undo)
 	if err != nil {
 		return
 	}

@@ -15,7 +15,7 @@ func Main(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == name })
 	if !given {
-		flag.Set(name, "1000x")
+		_ = flag.Set(name, "1000x")
 	}
 	os.Exit(m.Run())
 }

@@ -132,7 +132,7 @@ func (s *Searcher) read(stdout io.Reader) {
 	}
 	if err := in.Err(); err != nil {
 		s.deliver(heard{err: fmt.Errorf("reading what the searcher (%s) prints: %w", strings.Join(s.Command, " "), err)})
-		io.Copy(io.Discard, stdout) // it must not hang on the rest
+		_, _ = io.Copy(io.Discard, stdout) // it must not hang on the rest
 	}
 	err := s.cmd.Wait()
 	close(s.over)

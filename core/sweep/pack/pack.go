@@ -1,8 +1,8 @@
 // Package pack places the trials of a sweep on the cards of a machine, several on one card where that is safe and pays.
 //
 // [Place] is a pure function of what is known now: it starts no process, reads no clock and asks no driver. Its caller
-// carries the decisions out, and calls again when something has changed. docs/packing.md has the rules and the model of
-// slowdown, and what a simulation of them comes to.
+// carries the decisions out, and calls again when something has changed. docs/large-sweeps.md has the rules and the model
+// of slowdown, and what a simulation of them comes to.
 package pack
 
 import (

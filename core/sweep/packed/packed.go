@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/sweep"
@@ -20,7 +19,7 @@ import (
 type Machine interface {
 	// Look returns the cards as they were last seen, and when that was; nil if nobody has looked for too long.
 	Look() ([]gpu.Device, time.Time)
-	Claims() []claim.Held
+	Claims() []room.Held
 	// Launches are the processes of the running trials' launches, by trial.
 	Launches() map[int]int
 }
@@ -154,7 +153,7 @@ func (a *Admission) card(uuid string) *sweep.Card {
 func name(d gpu.Device) string { return cmp.Or(d.UUID, fmt.Sprint(d.Index)) }
 
 // measure adds the cards, and what the running trials use of them.
-func (a *Admission) measure(s *pack.State, running []*sweep.Row, claims []claim.Held) {
+func (a *Admission) measure(s *pack.State, running []*sweep.Row, claims []room.Held) {
 	launches := a.Machine.Launches()
 	var own []int
 	for _, r := range running {
@@ -213,9 +212,9 @@ func (a *Admission) others(d gpu.Device, u room.Use, running []*sweep.Row) unit.
 
 // settled reports whether a launch has lowered or raised its claims to what its job needs: the job has been through all
 // its phases.
-func settled(claims []claim.Held, launch int) bool {
+func settled(claims []room.Held, launch int) bool {
 	for _, h := range claims {
-		if h.PID == launch && launch != 0 && h.Kind == claim.Card("").Kind && h.Settled {
+		if h.PID == launch && launch != 0 && h.Kind == room.Card("").Kind && h.Settled {
 			return true
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/launch-ml/launch/core/claim"
 	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/sweep/pack"
@@ -208,11 +208,11 @@ func TestCrowded(t *testing.T) {
 type machine struct {
 	cards  []gpu.Device
 	at     time.Time
-	claims []claim.Held
+	claims []room.Held
 }
 
 func (m *machine) Look() ([]gpu.Device, time.Time) { return m.cards, m.at }
-func (m *machine) Claims() []claim.Held            { return m.claims }
+func (m *machine) Claims() []room.Held             { return m.claims }
 func (m *machine) Launches() map[int]int           { return nil }
 
 func moves(all []sweep.Move) string {

@@ -11,7 +11,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/launch-ml/launch/core/lazy"
-	"github.com/launch-ml/launch/core/trust"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -59,7 +59,7 @@ func AskCluster(ctx context.Context, env []string) (Cluster, error) {
 	c := Cluster{Kill: defaultKill}
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
-	cmd := trust.Command(ctx, "scontrol", "show", "config")
+	cmd := private.Command(ctx, "scontrol", "show", "config")
 	cmd.Env, cmd.WaitDelay = env, time.Second
 	text, err := output(cmd)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
-	"github.com/launch-ml/launch/core/trust"
 )
 
 // An order is what a row's job has to do: one start of a trial. It lies in the trial's folder.
@@ -102,7 +101,7 @@ func Row(ctx context.Context, folder string) (int, error) {
 		return run.OwnTrouble, fmt.Errorf("reading what trial %s has to do: %w", task, err)
 	}
 	if os.Getenv("SLURM_RESTART_COUNT") != "" {
-		readJSON(r.progressPath(), &r.past) // where there is none, the task was ended before it began
+		_ = readJSON(r.progressPath(), &r.past) // where there is none, the task was ended before it began
 	}
 	return r.carry(ctx)
 }
@@ -182,7 +181,7 @@ func (r *row) again(id, saved string) (int, error) {
 	fmt.Printf("requeue %s: run %s\n", r.task, id)
 	// Where Slurm has preempted the job it requeues it by itself, and refuses this. RequeueExit would do the same, but
 	// is the administrator's (slurm.conf(5)).
-	if out, err := trust.Command(context.Background(), "scontrol", "requeue", r.task).CombinedOutput(); err != nil {
+	if out, err := private.Command(context.Background(), "scontrol", "requeue", r.task).CombinedOutput(); err != nil {
 		fmt.Printf("scontrol requeue %s: %v: %s\n", r.task, err, out)
 	}
 	return run.TryLater, nil

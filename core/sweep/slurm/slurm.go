@@ -30,7 +30,6 @@ import (
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/sweep"
-	"github.com/launch-ml/launch/core/trust"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -416,13 +415,13 @@ func (x *Executor) End(trial int, now bool) {
 		commands = [][]string{{job}}
 	}
 	for _, args := range commands {
-		x.command(ctx, "scancel", args...)
+		_, _ = x.command(ctx, "scancel", args...) // the task may have ended
 	}
 }
 
 // exec returns one of Slurm's commands.
 func (x *Executor) exec(ctx context.Context, name string, args ...string) *exec.Cmd {
-	cmd := trust.Command(ctx, name, args...)
+	cmd := private.Command(ctx, name, args...)
 	cmd.Env = x.Env
 	cmd.WaitDelay = time.Second
 	return cmd
@@ -459,7 +458,7 @@ var ErrMissing = errors.New("no sbatch here: --on slurm submits from a machine o
 
 // Here returns an error if this machine cannot submit jobs.
 func Here() error {
-	if _, err := trust.Find("sbatch"); err != nil {
+	if _, err := private.Find("sbatch"); err != nil {
 		return ErrMissing
 	}
 	return nil

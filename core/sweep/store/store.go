@@ -58,13 +58,14 @@ func (s Store) Trial(name string, n int) string {
 // A Journal is a sweep's journal, open for appending. While it is open, no other process can open it. It implements
 // [sweep.Journal].
 type Journal struct {
-	mu    sync.Mutex
-	file  *os.File
-	lock  *os.File
-	torn  bool // the last write failed, so the next begins with a new line
-	dirty bool
-	done  chan struct{}
-	once  sync.Once
+	mu      sync.Mutex
+	file    *os.File
+	lock    *os.File
+	torn    bool // the last write failed, so the next begins with a new line
+	dirty   bool
+	unsaved error // of the sync in the background
+	done    chan struct{}
+	once    sync.Once
 }
 
 // Create makes the folder of a new sweep, and locks it.
@@ -133,8 +134,8 @@ func (s Store) open(name string) (*Journal, error) {
 		lock.Close()
 		return nil, fmt.Errorf("%w %s (process %s)", ErrBusy, name, strings.TrimSpace(string(by)))
 	}
-	lock.Truncate(0)
-	lock.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0)
+	_ = lock.Truncate(0)
+	_, _ = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())), 0) // it only names the driver
 	f, err := private.Open(filepath.Join(s.Folder(name), journalFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {
 		lock.Close()
@@ -194,7 +195,11 @@ func (j *Journal) sync() {
 			j.dirty = false
 			j.mu.Unlock()
 			if dirty {
-				j.file.Sync()
+				if err := j.file.Sync(); err != nil {
+					j.mu.Lock()
+					j.unsaved = err
+					j.mu.Unlock()
+				}
 			}
 		}
 	}
@@ -205,7 +210,9 @@ func (j *Journal) Close() (err error) {
 	j.once.Do(func() {
 		close(j.done)
 		private.Unreserve(j.file)
-		err = errors.Join(j.file.Sync(), j.file.Close(), j.lock.Close())
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		err = errors.Join(j.unsaved, j.file.Sync(), j.file.Close(), j.lock.Close())
 	})
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/launch-ml/launch/core/trust"
+	"github.com/launch-ml/launch/core/private"
 )
 
 const (
@@ -29,7 +29,7 @@ const (
 // starts git.
 type git struct {
 	root     string
-	ground   trust.Ground
+	ground   private.Ground
 	switches []string // what is set above the configuration, as NAME=VALUE
 }
 
@@ -47,7 +47,7 @@ var off = []string{
 
 // openGit finds the work tree that holds a folder. It returns nil where there is no git or no repository.
 func openGit(ctx context.Context, dir string) (*git, error) {
-	g := &git{root: dir, ground: trust.GroundOf(dir), switches: off}
+	g := &git{root: dir, ground: private.GroundOf(dir), switches: off}
 	root, err := g.run(ctx, nil, "rev-parse", "--show-toplevel")
 	if err != nil {
 		return nil, nil

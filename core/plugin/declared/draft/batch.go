@@ -12,7 +12,6 @@ import (
 
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/python/options"
 )
 
 var (
@@ -43,7 +42,7 @@ var batchHelp = lazy.MustCompile(`(?i)\b(mini-?)?batch[ -]?size\b`)
 var notTrainingPart = lazy.MustCompile(`^(val|valid\w*|eval\w*|test\w*|dev|infer\w*|sampl\w*|predict\w*|generat\w*)$`)
 
 // training reports whether a setting may be that of the training's micro-batch.
-func training(o options.Option) bool {
+func training(o python.Option) bool {
 	name := bare(long(o))
 	parts := strings.Split(strings.ToLower(strings.TrimLeft(long(o), "-")), ".")
 	return whole(o) && !notTraining.MatchString(name) && !regexp.MustCompile(globalWish[0]).MatchString(name) &&
@@ -63,7 +62,7 @@ var (
 )
 
 // smallest reports whether a setting's name or its help tells that it is what one device takes at once.
-func smallest(o options.Option) bool {
+func smallest(o python.Option) bool {
 	return perName.MatchString(bare(long(o))) || perHelp.MatchString(o.Help) && !allRanks.MatchString(o.Help)
 }
 
@@ -77,12 +76,12 @@ func (d *drafting) alike() (all []setting) {
 		}
 	}
 	if len(all) == 0 { // by what its help says
-		all = d.matching(wish{`.*`}, func(o options.Option) bool {
+		all = d.matching(wish{`.*`}, func(o python.Option) bool {
 			return training(o) && batchHelp.MatchString(o.Help) && !notTraining.MatchString(strings.ToLower(o.Help))
 		})
 	}
-	if slices.ContainsFunc(all, func(s setting) bool { return s.How != options.Constants }) {
-		all = slices.DeleteFunc(all, func(s setting) bool { return s.How == options.Constants })
+	if slices.ContainsFunc(all, func(s setting) bool { return s.How != python.ByConstants }) {
+		all = slices.DeleteFunc(all, func(s setting) bool { return s.How == python.ByConstants })
 	}
 	keep := func(fits func(s setting) bool) {
 		if left := slices.DeleteFunc(slices.Clone(all), func(s setting) bool { return !fits(s) }); len(left) > 0 {
@@ -101,7 +100,7 @@ func (d *drafting) alike() (all []setting) {
 
 // idle reports whether a setting is a constant that no code reads.
 func (d *drafting) idle(s setting) bool {
-	if s.How != options.Constants {
+	if s.How != python.ByConstants {
 		return false
 	}
 	name := lastPart(s.Names[0])
@@ -125,7 +124,7 @@ func (d *drafting) findMicro() (micro *setting, why, doubt string) {
 	if len(all) == 0 {
 		return nil, "", ""
 	}
-	if s := all[0]; s.How == options.HF && bare(long(s.Option)) == "per_device_train_batch_size" {
+	if s := all[0]; s.How == python.HF && bare(long(s.Option)) == "per_device_train_batch_size" {
 		return &s, sure + "the Trainer reads it", ""
 	}
 	if at := d.unlisted(all); at != "" {
@@ -219,7 +218,7 @@ func (d *drafting) batch() {
 		d.micro = nil
 		return
 	}
-	d.accum = d.best(accumWish, func(o options.Option) bool {
+	d.accum = d.best(accumWish, func(o python.Option) bool {
 		return whole(o) && !notAccum.MatchString(bare(long(o))) && !deprecated.MatchString(o.Help)
 	})
 	global := d.best(globalWish, whole)
@@ -245,7 +244,7 @@ func (d *drafting) batch() {
 			why = sure + at + " multiplies it by the accumulation"
 		}
 		d.add(why+"; "+d.from(d.micro), "micro-batch: %s", d.micro.place)
-		if d.micro.How == options.File {
+		if d.micro.How == python.ByFile {
 			d.Missing = append(d.Missing, fmt.Sprintf("micro-batch: launch can read it in %s, but not change it: it "+
 				"changes a copy, and no argument names the file. Let the script take the path as an option",
 				d.relative(d.micro.Path)))
@@ -694,7 +693,7 @@ var ranksWish = wish{`n_?gpus?|num_gpus?|gpus?_num|nproc(_per_node)?|n_?devices|
 
 // ranks drafts how many processes share a step, for a program that starts them itself.
 func (d *drafting) ranks() {
-	if where, trains := d.trainer(); trains && d.micro != nil && d.micro.How == options.HF {
+	if where, trains := d.trainer(); trains && d.micro != nil && d.micro.How == python.HF {
 		d.add(sure+where+": without a launcher the Trainer uses all cards", "ranks: cards")
 		d.add(sure+"then the Trainer looks for a batch that fits", "leave: [{when: {--auto_find_batch_size: true}, why: "+
 			"'the Trainer itself looks for a batch that fits'}]")
@@ -787,7 +786,7 @@ var validWish = wish{`per_device_eval_batch_size`,
 
 // validation drafts the phase that has a batch of its own.
 func (d *drafting) validation() {
-	v := d.best(validWish, func(o options.Option) bool {
+	v := d.best(validWish, func(o python.Option) bool {
 		return whole(o) &&
 			!strings.Contains(bare(long(o)), "text_encoder")
 	})

@@ -16,7 +16,6 @@ import (
 
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/python/options"
 )
 
 // Name is the name of the file that a draft becomes.
@@ -59,7 +58,7 @@ func Of(prog command.Prog, env []string) (*Draft, error) {
 	if python.Packages(path) { // an installed package is not the user's to write in
 		home = prog.Dir
 	}
-	d := &drafting{prog: prog, path: path, list: options.Read(path, prog.Dir)}
+	d := &drafting{prog: prog, path: path, list: python.ReadOptions(path, prog.Dir)}
 	d.Path = filepath.Join(home, Name)
 	sources, cut := python.Reachable(rootOf(prog, path), source, maxFiles,
 		func(path string) python.Source { return python.ReadSource(path, maxFile) })
@@ -120,7 +119,7 @@ type drafting struct {
 	Draft
 	prog   command.Prog
 	path   string
-	list   options.List
+	list   python.Options
 	files  []*file // the script first
 	lines  []entry
 	micro  *setting

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/python/options"
 )
 
 // glob is a path as a glob: options and constants by their names, and what is computed as a star.
@@ -120,7 +119,7 @@ func (d *drafting) globName(f *file, name string, at, depth int) (string, bool) 
 				return "", false
 			}
 			a, _ := f.Assigns(f.Statements[b])
-			if o, ok := d.option(name); ok && o.How == options.Globals {
+			if o, ok := d.option(name); ok && o.How == python.ByGlobals {
 				return d.named(o), true
 			}
 			g, ok := d.glob(f, a.Value, b, depth+1)
@@ -136,9 +135,9 @@ func (d *drafting) globName(f *file, name string, at, depth int) (string, bool) 
 			return g, true
 		}
 	}
-	if o, ok := d.option(attribute); ok && (dotted || o.How == options.Globals || o.How == options.Fire ||
-		o.How == options.Click || o.How == options.Constants) {
-		if o.How == options.Constants {
+	if o, ok := d.option(attribute); ok && (dotted || o.How == python.ByGlobals || o.How == python.Fire ||
+		o.How == python.Click || o.How == python.ByConstants) {
+		if o.How == python.ByConstants {
 			return o.Default, o.Known
 		}
 		return d.named(o), true
@@ -220,13 +219,13 @@ func (d *drafting) looped(f *file, name string, at, depth int) (string, bool) {
 }
 
 // option is the option that the program reads by an attribute.
-func (d *drafting) option(dest string) (options.Option, bool) {
+func (d *drafting) option(dest string) (python.Option, bool) {
 	for _, o := range d.list.Options {
 		if o.Dest == dest && len(o.Names) > 0 {
 			return o, true
 		}
 	}
-	return options.Option{}, false
+	return python.Option{}, false
 }
 
 // parameter is the path that a function's parameter has: by the one call in the file that gives it, else by its

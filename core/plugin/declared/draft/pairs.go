@@ -8,7 +8,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/lazy"
-	"github.com/launch-ml/launch/core/python/options"
+	"github.com/launch-ml/launch/core/python"
 )
 
 var (
@@ -25,13 +25,13 @@ func (d *drafting) takesPairs() (yes, end bool) {
 		return strings.Contains(f.Code, ".merge_from_list(") ||
 			strings.Contains(f.Code, "default_argument_parser")
 	})
-	rest := slices.ContainsFunc(d.list.Options, func(o options.Option) bool {
+	rest := slices.ContainsFunc(d.list.Options, func(o python.Option) bool {
 		return len(o.Names) == 0 && o.Takes == config.Any
 	})
 	return merges || rest && slices.ContainsFunc(d.files, func(f *file) bool {
 			return strings.Contains(f.Code, "CfgNode") ||
 				strings.Contains(f.Code, "yacs")
-		}), rest || !slices.ContainsFunc(d.list.Options, func(o options.Option) bool {
+		}), rest || !slices.ContainsFunc(d.list.Options, func(o python.Option) bool {
 			return o.Dest == "opts"
 		})
 }
@@ -65,7 +65,7 @@ func (d *drafting) pairs(recipe []setting) []setting {
 				continue
 			}
 			value := f.Of(a.Value)
-			out = append(out, setting{Option: options.Option{Names: []string{m[1]}, Dest: m[1], Default: value, Known: true,
+			out = append(out, setting{Option: python.Option{Names: []string{m[1]}, Dest: m[1], Default: value, Known: true,
 				Path: f.Path, Line: f.LineOf(s.First), How: "pairs"},
 				place: fmt.Sprintf("{at: %s, default: %s}", pairPlace(m[1]), value), key: quoted("pair:" + m[1])})
 		}
@@ -83,7 +83,7 @@ func (d *drafting) pairs(recipe []setting) []setting {
 				out[k].key = quoted("pair:" + key)
 			}
 		} else {
-			out = append(out, setting{Option: options.Option{Names: []string{key}, Dest: key, Default: value, Known: true,
+			out = append(out, setting{Option: python.Option{Names: []string{key}, Dest: key, Default: value, Known: true,
 				How: "pairs"}, place: pairPlace(key), key: quoted("pair:" + key), typed: true})
 		}
 		i++

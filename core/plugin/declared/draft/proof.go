@@ -8,7 +8,6 @@ import (
 
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/python/options"
 )
 
 // How sure a line of a draft is: its comment begins so. What is less than likely is no line, but a comment.
@@ -88,7 +87,7 @@ func (d *drafting) reads(s *setting, others []setting) *reading {
 		r.direct = word(s)
 	}
 	switch s.How {
-	case options.Constants, options.Fire, options.Click, options.Globals:
+	case python.ByConstants, python.Fire, python.Click, python.ByGlobals:
 		r.names[last] = true
 	}
 	for range 4 { // from one variable to the next

@@ -13,12 +13,11 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/python/options"
 )
 
 // A setting is an option of the program, or a value in its file of settings.
 type setting struct {
-	options.Option
+	python.Option
 	place string // as a declaration has it
 	key   string // the same, as the key of a mapping
 	typed bool   // the command sets it, and its default is that value
@@ -32,7 +31,7 @@ func bare(name string) string {
 }
 
 // long is an option's name for a person: the longest that it has.
-func long(o options.Option) string {
+func long(o python.Option) string {
 	best := ""
 	for _, n := range o.Names {
 		if len(n) > len(best) && !strings.HasPrefix(n, "--no-") && !strings.HasPrefix(n, "--no_") {
@@ -43,13 +42,13 @@ func long(o options.Option) string {
 }
 
 // at is an option as a place.
-func (d *drafting) at(o options.Option) string {
+func (d *drafting) at(o python.Option) string {
 	switch o.How {
-	case options.Globals:
+	case python.ByGlobals:
 		return fmt.Sprintf("{any: [%s=, {'*.py': %s}]}", o.Names[0], o.Dest)
-	case options.Hydra:
+	case python.Hydra:
 		return o.Names[0] + "="
-	case options.Constants, options.File:
+	case python.ByConstants, python.ByFile:
 		return fmt.Sprintf("{%s: %s}", scalar(d.relative(o.Path)), scalar(o.Names[0]))
 	}
 	if names := d.names(o); len(names) > 1 {
@@ -64,7 +63,7 @@ func number(s string) bool {
 }
 
 // names are the names of an option, the longest first, without those that switch it off.
-func (d *drafting) names(o options.Option) (names []string) {
+func (d *drafting) names(o python.Option) (names []string) {
 	for _, n := range o.Names {
 		if !strings.HasPrefix(n, "--no-") && !strings.HasPrefix(n, "--no_") {
 			names = append(names, n)
@@ -72,9 +71,9 @@ func (d *drafting) names(o options.Option) (names []string) {
 	}
 	if len(names) > 0 && len(names[0]) > 2 { // both take dashes and underscores
 		switch other := names[0][2:]; {
-		case o.How == options.Tyro && len(names) == 1 && strings.Contains(other, "-"):
+		case o.How == python.Tyro && len(names) == 1 && strings.Contains(other, "-"):
 			names = append(names, "--"+strings.ReplaceAll(other, "-", "_"))
-		case o.How == options.Fire && strings.Contains(other, "_"):
+		case o.How == python.Fire && strings.Contains(other, "_"):
 			names = append(names, "--"+strings.ReplaceAll(other, "_", "-"))
 		}
 	}
@@ -83,20 +82,20 @@ func (d *drafting) names(o options.Option) (names []string) {
 }
 
 // key is an option as the key of a mapping.
-func (d *drafting) key(o options.Option) string {
+func (d *drafting) key(o python.Option) string {
 	switch o.How {
-	case options.Globals:
+	case python.ByGlobals:
 		return o.Names[0] + "="
-	case options.Hydra:
+	case python.Hydra:
 		return o.Names[0] + "="
-	case options.Constants, options.File:
+	case python.ByConstants, python.ByFile:
 		return quoted(d.relative(o.Path) + ":" + o.Names[0])
 	}
 	return long(o)
 }
 
 // whole reports whether an option can be a whole number above 0.
-func whole(o options.Option) bool {
+func whole(o python.Option) bool {
 	if o.Takes == config.None || len(o.Choices) > 0 && !slices.ContainsFunc(o.Choices, number) {
 		return false
 	}
@@ -120,7 +119,7 @@ type wish []string
 
 // best is the setting whose bare name comes first in a wish; a pattern has to match it whole. Of several the first
 // counts, and one that an argument sets comes before a constant.
-func (d *drafting) best(w wish, fits func(options.Option) bool) *setting {
+func (d *drafting) best(w wish, fits func(python.Option) bool) *setting {
 	if all := d.matching(w, fits); len(all) > 0 {
 		return &all[0]
 	}
@@ -129,7 +128,7 @@ func (d *drafting) best(w wish, fits func(options.Option) bool) *setting {
 
 // matching are the settings that match the first pattern of a wish that any matches, constants only where no other
 // setting does.
-func (d *drafting) matching(w wish, fits func(options.Option) bool) (found []setting) {
+func (d *drafting) matching(w wish, fits func(python.Option) bool) (found []setting) {
 	all := d.settings()
 	for _, pattern := range w {
 		re := regexp.MustCompile("^(?:" + pattern + ")$")
@@ -141,7 +140,7 @@ func (d *drafting) matching(w wish, fits func(options.Option) bool) (found []set
 			again := func(o setting) bool { return o.place == s.place }
 			switch {
 			case slices.ContainsFunc(constants, again) || slices.ContainsFunc(found, again):
-			case s.How == options.Constants:
+			case s.How == python.ByConstants:
 				constants = append(constants, s)
 			default:
 				found = append(found, s)
@@ -192,10 +191,10 @@ func (d *drafting) undeclared(all []setting) (more []setting) {
 		if n, err := strconv.Atoi(value); err != nil || n < 1 || !option && (!joined || !dotted.MatchString(name)) {
 			continue
 		}
-		if slices.ContainsFunc(all, func(s setting) bool { return s.How != options.Constants && s.Named(name) }) {
+		if slices.ContainsFunc(all, func(s setting) bool { return s.How != python.ByConstants && s.Named(name) }) {
 			continue
 		}
-		o := options.Option{Names: []string{name}, Dest: strings.ReplaceAll(strings.TrimLeft(name, "-"), "-", "_"),
+		o := python.Option{Names: []string{name}, Dest: strings.ReplaceAll(strings.TrimLeft(name, "-"), "-", "_"),
 			Default: value, Known: true, How: "the command"}
 		place := name
 		if !option {
@@ -203,7 +202,7 @@ func (d *drafting) undeclared(all []setting) (more []setting) {
 		}
 		s := setting{Option: o, place: place, key: place, typed: true}
 		same := slices.IndexFunc(all, func(c setting) bool {
-			return c.How == options.Constants && (c.Dest == o.Dest || strings.HasSuffix(c.Dest, "."+o.Dest))
+			return c.How == python.ByConstants && (c.Dest == o.Dest || strings.HasSuffix(c.Dest, "."+o.Dest))
 		})
 		if same >= 0 {
 			s.place = "{any: [" + place + ", " + all[same].place + "]}"
@@ -218,14 +217,14 @@ func (d *drafting) undeclared(all []setting) (more []setting) {
 var dotted = lazy.MustCompile(`^[A-Za-z_]\w*(\.\w+)*$`)
 
 // given is the value that the command gives an option: it outranks every default.
-func (d *drafting) given(o options.Option) (value string, ok bool) {
+func (d *drafting) given(o python.Option) (value string, ok bool) {
 	for i, a := range d.prog.Args {
 		name, v, joined := strings.Cut(a, "=")
 		switch {
 		case !o.Named(name):
 		case joined:
 			value, ok = v, true
-		case o.Takes == config.None || o.How == options.Hydra || o.How == options.Constants || o.How == options.File:
+		case o.Takes == config.None || o.How == python.Hydra || o.How == python.ByConstants || o.How == python.ByFile:
 		case i+1 < len(d.prog.Args) && !strings.HasPrefix(d.prog.Args[i+1], "--"):
 			value, ok = d.prog.Args[i+1], true
 		}
@@ -278,7 +277,7 @@ func (d *drafting) recipe() (all []setting) {
 		}
 		leaves(tree.Root(), nil, func(keys []string, v config.Value) {
 			p := config.JoinPath(keys...)
-			o := options.Option{Names: []string{p}, Dest: p, Default: v.Text(), Known: true, Path: path, Line: v.Line(),
+			o := python.Option{Names: []string{p}, Dest: p, Default: v.Text(), Known: true, Path: path, Line: v.Line(),
 				How: "recipe"}
 			all = append(all, setting{Option: o, place: fmt.Sprintf("{%s: %s}", named, scalar(p)),
 				key: quoted(strings.Trim(named, "'") + ":" + p)})
@@ -332,7 +331,7 @@ func (d *drafting) batchNorm() {
 					continue
 				}
 				why, certain := f.Token(t), sure
-				if f != d.files[0] && d.best(wish{netName}, func(options.Option) bool { return true }) != nil {
+				if f != d.files[0] && d.best(wish{netName}, func(python.Option) bool { return true }) != nil {
 					why, certain = why+". An option chooses the network: it may be another", likely
 				}
 				d.add(fmt.Sprintf("%s%s, %s", certain, d.place(f, t), why), "batch-norm: true")
@@ -356,7 +355,7 @@ func (d *drafting) batchNorm() {
 
 // ownNetwork reports whether the chosen network is one that the project itself adds to those of a library.
 func (d *drafting) ownNetwork() bool {
-	chosen := d.best(wish{netName}, func(o options.Option) bool { return o.Known })
+	chosen := d.best(wish{netName}, func(o python.Option) bool { return o.Known })
 	return chosen != nil && slices.ContainsFunc(d.definitions()[chosen.Default], func(at defined) bool {
 		return at.statement > 0 && strings.HasPrefix(at.f.Of(at.f.Statements[at.statement-1].Range), "@register")
 	})
@@ -414,7 +413,7 @@ func (d *drafting) rungs() {
 			if taken[w.name] || !w.match.MatchString(name) || w.not != nil && w.not.MatchString(name) {
 				continue
 			}
-			if on := o.Known && o.Default == "True"; on || o.Known && o.Default == "None" && o.How == options.HF &&
+			if on := o.Known && o.Default == "True"; on || o.Known && o.Default == "None" && o.How == python.HF &&
 				w.value == nil { // it is on, or the library decides
 				taken[w.name] = true
 				continue
@@ -503,12 +502,12 @@ var ignored = lazy.MustCompile(`^(lr|learning_rate|base_lr|max_lr|min_lr|init_lr
 func (d *drafting) ignore() {
 	var places []string
 	for _, o := range d.list.Options {
-		if len(o.Names) == 0 || o.How == options.Constants || o.How == options.File || !ignored.MatchString(bare(long(o))) ||
+		if len(o.Names) == 0 || o.How == python.ByConstants || o.How == python.ByFile || !ignored.MatchString(bare(long(o))) ||
 			d.shapes(o) {
 			continue
 		}
 		p := d.key(o)
-		if names := d.names(o); len(names) > 1 && o.How != options.Globals && o.How != options.Hydra {
+		if names := d.names(o); len(names) > 1 && o.How != python.ByGlobals && o.How != python.Hydra {
 			p = "[" + strings.Join(names, ", ") + "]"
 		}
 		if !slices.Contains(places, p) && len(places) < 40 {
@@ -526,7 +525,7 @@ func (d *drafting) ignore() {
 var lengthName = lazy.MustCompile(`^(steps|n_steps|num_steps)$`)
 
 // shapes reports whether such a setting is a dimension of a tensor, or a factor of a batch: it then changes the memory.
-func (d *drafting) shapes(o options.Option) bool {
+func (d *drafting) shapes(o python.Option) bool {
 	if !lengthName.MatchString(bare(long(o))) {
 		return false
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/python/options"
 )
 
 // saves reports whether a call saves a state.
@@ -191,14 +190,14 @@ func (d *drafting) withoutOption(example string, saves bool) {
 // maybe is an option that is about resuming by its name, though it takes no path: --no-resume, --resume-from-step.
 func (d *drafting) maybe() *setting {
 	return d.best(wish{`no_(auto_?)?resume|resum(e|ing)_(from_)?\w*(step|epoch|iter)\w*|\w*_resume|resume_\w+`},
-		func(o options.Option) bool { return o.How != options.Constants && o.How != options.File })
+		func(o python.Option) bool { return o.How != python.ByConstants && o.How != python.ByFile })
 }
 
 // resumes is the option that resumes, nil where none was found. Where the option may be another, or the program may
 // not read it, doubt is what to look at.
 func (d *drafting) resumes() (r *setting, doubt string) {
-	path := func(o options.Option) bool {
-		return o.How != options.Constants && o.How != options.File && !notResume.MatchString(bare(long(o)))
+	path := func(o python.Option) bool {
+		return o.How != python.ByConstants && o.How != python.ByFile && !notResume.MatchString(bare(long(o)))
 	}
 	if r = d.best(resumeWish, path); r != nil {
 		if !d.uses(r) {
@@ -206,7 +205,7 @@ func (d *drafting) resumes() (r *setting, doubt string) {
 				"that uses it"
 		}
 		if flag(r) { // the path may be an option of its own
-			other := d.best(resumeWish, func(o options.Option) bool {
+			other := d.best(resumeWish, func(o python.Option) bool {
 				return path(o) && o.Takes != config.None && o.Dest != r.Dest
 			})
 			if other != nil && !flag(other) && d.uses(other) {
@@ -217,7 +216,7 @@ func (d *drafting) resumes() (r *setting, doubt string) {
 		}
 		return r, ""
 	}
-	r = d.best(stateWish, func(o options.Option) bool {
+	r = d.best(stateWish, func(o python.Option) bool {
 		s := setting{Option: o}
 		return path(o) && (d.loaded(&s) || d.chosen(&s))
 	})
@@ -261,7 +260,7 @@ func flag(o *setting) bool {
 func word(o *setting) *regexp.Regexp {
 	name := regexp.QuoteMeta(lastPart(cond(o.Dest != "", o.Dest, bare(long(o.Option)))))
 	switch o.How {
-	case options.Click, options.Fire, options.Globals:
+	case python.Click, python.Fire, python.ByGlobals:
 		return regexp.MustCompile(`\b` + name + `\b`)
 	}
 	return regexp.MustCompile(`(?:\.|['"])` + name + `\b`)
@@ -273,11 +272,11 @@ func (d *drafting) uses(o *setting) bool {
 	for _, f := range d.files {
 		for i, s := range f.Statements {
 			first, last := f.LineOf(s.First), f.LineOf(max(s.First, s.End-1))
-			if f.Path == o.Path && first <= o.Line && o.Line <= last && o.How != options.Fire {
+			if f.Path == o.Path && first <= o.Line && o.Line <= last && o.How != python.Fire {
 				continue
 			}
 			text := f.Of(s.Range)
-			if def, ok := f.Definition(f.Statements[i]); ok && !def.Class && o.How != options.HF {
+			if def, ok := f.Definition(f.Statements[i]); ok && !def.Class && o.How != python.HF {
 				continue
 			}
 			if strings.Contains(text, "add_argument") {
@@ -362,7 +361,7 @@ func (d *drafting) resume(r *setting, glob, where string) {
 		d.add(sure+at+" looks for the newest state by itself; an attempt that starts over is to find none", "clear: [%s]",
 			quoted(glob))
 	}
-	if _, trains := d.trainer(); trains && r.How == options.HF {
+	if _, trains := d.trainer(); trains && r.How == python.HF {
 		d.add(sure+"before 5.2 the Trainer takes the micro-batch of the saved state", "resume-needs: {transformers: '5.2'}")
 	}
 }
@@ -411,7 +410,7 @@ func (d *drafting) addValues() {
 }
 
 // named is an option as a part of a path.
-func (d *drafting) named(o options.Option) string {
+func (d *drafting) named(o python.Option) string {
 	name := regexp.MustCompile(`\W`).ReplaceAllString(o.Dest, "_")
 	if d.values == nil {
 		d.values = map[string]string{}
@@ -426,7 +425,7 @@ func (d *drafting) named(o options.Option) string {
 // trainerFolder is the glob of the states of transformers' Trainer, or "".
 func (d *drafting) trainerFolder() string {
 	o, ok := d.option("output_dir")
-	if _, trains := d.trainer(); !ok || o.How != options.HF && !trains {
+	if _, trains := d.trainer(); !ok || o.How != python.HF && !trains {
 		return ""
 	}
 	return d.named(o) + "/checkpoint-[0-9]*"

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/config"
-	"github.com/launch-ml/launch/core/confine"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -18,6 +17,7 @@ import (
 	"github.com/launch-ml/launch/core/plugin/internal/wire"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/states"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -98,7 +98,7 @@ func FuzzJob(f *testing.F) {
 		if _, err := oom.NewDetector(j.Signs); err != nil {
 			t.Errorf("what was checked cannot be read: %v", err)
 		}
-		roots := confine.New(j)
+		roots := states.NewRoots(j)
 		roots.Warning()
 		roots.Covers(j.Exclusive)
 		for _, g := range j.Signs.States {
@@ -109,8 +109,8 @@ func FuzzJob(f *testing.F) {
 			}
 		}
 		roots.Leaves("name")()
-		if confine.CheckPuts(j.Rehearsal.Puts) == nil && len(j.Rehearsal.Puts) > 0 {
-			confine.Stage(t.TempDir()+"/s", j.Rehearsal.Puts)
+		if states.CheckPuts(j.Rehearsal.Puts) == nil && len(j.Rehearsal.Puts) > 0 {
+			states.Stage(t.TempDir()+"/s", j.Rehearsal.Puts)
 		}
 	})
 }

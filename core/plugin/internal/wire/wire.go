@@ -99,7 +99,7 @@ func Announce(question any) []string {
 // was.
 func Announced(question any) (ok bool) {
 	doc := os.Getenv(announced)
-	os.Unsetenv(announced)
+	_ = os.Unsetenv(announced)
 	return doc != "" && read([]byte(doc), question) == nil
 }
 

@@ -287,7 +287,7 @@ func (w *warden) died(d death) {
 	if w.tty >= 0 {
 		// Who leads a session takes the foreground group along with SIGHUP when it ends: that is to be ours, not what
 		// the program left. And nobody but those is to hold the terminal, so that launch sees the end of its output.
-		w.setGroup(syscall.Getpgrp())
+		_ = w.setGroup(syscall.Getpgrp())
 		syscall.Close(w.tty)
 		w.tty = -1
 	}
@@ -314,11 +314,11 @@ func (w *warden) obey(m Message, deaths <-chan death) {
 		yes, own, now := m.Body.Bool(), syscall.Getpgrp(), w.getGroup()
 		if yes && now == own {
 			if w.setGroup(w.group) != nil && w.pid != 0 { // that group is gone
-				w.setGroup(w.pid)
+				_ = w.setGroup(w.pid)
 			}
 		} else if !yes && now > 0 && now != own {
 			w.group = now
-			w.setGroup(own)
+			_ = w.setGroup(own)
 		}
 	case MsgRaw:
 		if w.user >= 0 {

@@ -28,10 +28,10 @@ func all(setups []Setup) []Report {
 	return out
 }
 
-// A Table is one of docs/packing.md.
+// A Table is one of docs/large-sweeps.md.
 type Table struct{ Name, Text string }
 
-// Tables are those that docs/packing.md shows. The first one has so many trials.
+// Tables are those that docs/large-sweeps.md shows. The first one has so many trials.
 func Tables(trials int) []Table {
 	return []Table{{"makespan", makespans(trials)}, {"models", models()}, {"trouble", trouble()}, {"small", smallSweeps()}}
 }

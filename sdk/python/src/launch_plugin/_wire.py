@@ -113,7 +113,7 @@ class Keeper:
                 return self.job
             job = self.plugin.recognize(read(Command, question))
             if "torch" in sys.modules:
-                sys.stderr.write("the plugin has imported torch, which takes seconds: use a Formula (docs/python-plugins.md)\n")
+                sys.stderr.write("the plugin has imported torch, which takes seconds: use a Formula (docs/writing-a-plugin.md)\n")
             if not isinstance(job, Job):
                 raise TypeError(f"recognize returned {type(job).__name__}, and no Job")
             self.command, self.job = question, job
@@ -151,7 +151,7 @@ def version() -> str:
 
 
 def answer(method: Method, message: bytes, context: grpc.ServicerContext) -> bytes:
-    """Answers one question. The status codes are docs/protocol.md's."""
+    """Answers one question. The status codes are docs/plugins.md's."""
 
     def abort(code: grpc.StatusCode, why: str) -> NoReturn:
         context.abort(code, why.encode("utf-8", "replace")[:MAX_TEXT].decode("utf-8", "ignore"))

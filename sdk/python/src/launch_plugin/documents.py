@@ -1,4 +1,4 @@
-"""The documents that launch and a plugin exchange. docs/protocol.md describes each, and docs/protocol has their schemas.
+"""The documents that launch and a plugin exchange. docs/plugins.md describes each, and docs/protocol has their schemas.
 
 Amounts of memory are whole bytes. Whole numbers have at most 64 bits. Paths are as the command names them, relative to the command's folder unless a field
 asks for an absolute one. A field that is left out has the zero value of its type. New fields are added after the others.
