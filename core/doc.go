@@ -24,6 +24,7 @@
 //	python     the Python that a command would use, by its files; reads Python source without running it
 //	python/options  the settings that a Python program takes, and their defaults: argparse, dataclasses, constants
 //	formula    runs a plugin's own PyTorch module on the meta device, in the command's Python: what it keeps and needs
+//	trace      runs a script with tensors that are not there, and replays what its card would have held
 //	overlay    settings in Python source: read by an interpreter that runs nothing, served in place of the file
 //	job        what the user asked for, as a plugin has read it; rewriting its command
 //	confine    the folders that a job's paths may lie in: launch finds, moves and removes files there only

@@ -12,6 +12,7 @@ import (
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/python"
+	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/trace"
 )
@@ -73,6 +74,9 @@ func (r *Reading) tracer(o Options) (t tracing) {
 	}
 	env := python.Of(*r.program, r.Command.Env)
 	t.Interpreter, t.Card, t.Deadline, t.Ranks = env.Interpreter, *d, o.Trace, ranks(r.program)
+	if free := room.Host().Memory; free != nil {
+		t.Memory = free.Free * 3 / 4
+	}
 	t.caching = mem.CachingOf(env.AllocatorConf())
 	return t
 }

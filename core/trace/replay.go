@@ -175,7 +175,9 @@ func (t *Trace) estimate(name string, first, at int, kinds map[int32]string, d g
 	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b mem.Kind) int {
 		return cmp.Compare(slices.Index(mem.Kinds(), a), slices.Index(mem.Kinds(), b))
 	}) {
-		e.Add(mem.Item{Kind: k, What: string(k), Bytes: sums[k], From: from})
+		// a compiled program keeps other tensors than the eager one that was traced
+		guess := t.End.Compiled && (k == mem.Saved || k == mem.Transients)
+		e.Add(mem.Item{Kind: k, What: string(k), Bytes: sums[k], From: from, Guess: guess})
 	}
 	need, reserved := t.replay(first, at, live, c)
 	e.Reserved = reserved
