@@ -79,8 +79,14 @@ func ChildMain() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(127)
 	}
-	os.Exit(max(0, cmd.ProcessState.ExitCode()))
+	if s, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && s.Signaled() {
+		os.Exit(bySignal + int(s.Signal()))
+	}
+	os.Exit(cmd.ProcessState.ExitCode())
 }
+
+// bySignal is the exit code of a jail whose program a signal has ended, less the signal's number, as of a shell.
+const bySignal = 128
 
 // build makes the file system of this process one whose writes go to memory of its own, and takes away what it may do.
 func (c cell) build() error {
@@ -372,6 +378,3 @@ func mounted() (at []string, err error) {
 func unescaped(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
-
-// most bounds the wait for a jail that is told to end.
-const most = 5 * time.Second

@@ -120,6 +120,13 @@ func TestJailEndsWithWhatItStarted(t *testing.T) {
 	}
 }
 
+func TestJailLimitsTime(t *testing.T) {
+	out, ok := inJail(t, t.TempDir(), `ulimit -t 1; while :; do :; done`, 2*time.Minute)
+	if ok && !strings.Contains(out.End.Why, "of CPU time were over") {
+		t.Errorf("it ended with %+v", out.End)
+	}
+}
+
 func TestJailBoundsOutput(t *testing.T) {
 	out, ok := inJail(t, t.TempDir(), `head -c 50000000 /dev/zero | tr '\0' x; echo; echo last; echo 'E {"why": "done"}' >&3`, time.Minute)
 	if ok && (len(out.Output) > mostText || !strings.HasSuffix(out.Output, "last\n")) {

@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/launch-ml/launch/core/config/command"
@@ -258,6 +259,8 @@ func (c cell) run(ctx context.Context) (*Trace, error) {
 	case out.End.Why == "" && ctx.Err() != nil:
 		out.End = End{Why: "the time was over", Failed: out.steps() == 0, Steps: out.steps()}
 		return out, ctx.Err()
+	case out.End.Why == "" && cmd.ProcessState.ExitCode() == bySignal+int(syscall.SIGXCPU):
+		out.End = End{Why: fmt.Sprintf("its %d s of CPU time were over", c.Seconds), Failed: out.steps() == 0, Steps: out.steps()}
 	case out.End.Why == "":
 		out.End = End{Why: "the script's process ended: " + lastLine(out.Output), Failed: out.steps() == 0, Steps: out.steps()}
 	}
