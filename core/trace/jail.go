@@ -326,8 +326,12 @@ func (c cell) give() error {
 		limits[unix.RLIMIT_DATA] = c.Data
 	}
 	for which, n := range limits {
-		if err := unix.Setrlimit(which, &unix.Rlimit{Cur: n, Max: n}); err != nil {
-			return fmt.Errorf("limiting memory: %w", err)
+		hard := n
+		if which == unix.RLIMIT_CPU {
+			hard += 5 // at the soft limit comes a signal that tells why
+		}
+		if err := unix.Setrlimit(which, &unix.Rlimit{Cur: n, Max: hard}); err != nil {
+			return fmt.Errorf("limiting what it takes: %w", err)
 		}
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

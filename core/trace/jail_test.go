@@ -121,7 +121,7 @@ func TestJailEndsWithWhatItStarted(t *testing.T) {
 }
 
 func TestJailLimitsTime(t *testing.T) {
-	out, ok := inJail(t, t.TempDir(), `ulimit -t 1; while :; do :; done`, 2*time.Minute)
+	out, ok := inJail(t, t.TempDir(), `ulimit -S -t 1; while :; do :; done`, 2*time.Minute)
 	if ok && !strings.Contains(out.End.Why, "of CPU time were over") {
 		t.Errorf("it ended with %+v", out.End)
 	}
