@@ -12,7 +12,7 @@
 //
 //	read      intake, config, python: which program a command starts, and the settings that it takes, byte for byte
 //	know      plugin, job: who knows the program's family, and what it is asked to do, as a value
-//	foresee   nn, mem, ladder: what the job needs, counted without running it, and the ways to run it, priced
+//	foresee   nn, mem, ladder, trace: what the job needs, counted or traced without computing it, and the ways to run it
 //	fit       gpu, room, check: what the machine has, what the job may take of it, and what speaks against a start
 //	run       run, attempt, proc, overlay: the next step is decided, and carried out to the program's last byte
 //	watch     observe: the memory that the program's processes hold, and those that wait for one that has ended

@@ -28,6 +28,7 @@ import (
 	"github.com/launch-ml/launch/core/plugin/declared"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/proc"
+	"github.com/launch-ml/launch/core/trace"
 	"github.com/launch-ml/launch/plugins/dualattn"
 	"github.com/launch-ml/launch/plugins/lm"
 	"github.com/launch-ml/launch/plugins/moco"
@@ -60,6 +61,7 @@ func main() {
 	// Each of these returns at once unless this process was started as the keeper, as a plugin, or to ask the driver.
 	host.ServeMain(builtins...)
 	nvml.ChildMain()
+	trace.ChildMain()
 
 	debug.SetGCPercent(400) // costs some MiB at most, and the program starts sooner
 	if i := slices.Index(os.Args, "--"); i > 0 && os.Args[1] != "plan" && os.Args[1] != "sweep" && !cli.Off() {

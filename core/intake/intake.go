@@ -53,6 +53,8 @@ type Options struct {
 	Called Called
 	// Learner starts to read what earlier runs measured.
 	Learner func() Learner
+	// Trace is how long a trace of the script may take, for what the ladders do not know; 0: nothing is traced.
+	Trace time.Duration
 	// Runs: the command is run after it was read. Otherwise nothing of its project's is started.
 	Runs bool
 }
@@ -154,6 +156,9 @@ func (r *Reading) refuse(err error) {
 func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
 	r := &Reading{}
 	err := r.read(ctx, o, args)
+	if o.Trace > 0 && err == nil && r.Err == nil && r.Job == nil && r.program != nil && !r.AsksForHelp && !r.Failed {
+		r.traceTyped(ctx, o)
+	}
 	if len(o.Set) > 0 && r.Job == nil && r.Err == nil && !r.AsksForHelp { // as typed, the program would use other settings
 		r.Err = r.needsPlugin()
 	}
@@ -434,6 +439,9 @@ func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized,
 	}
 	asked.ladders(set)
 	r.Job.Merged = nil
+	if o.Trace > 0 {
+		r.trace(ctx, o, set)
+	}
 	if why := fixedSource(r.program, r.Job); why != "" {
 		r.Warnings = append(r.Warnings, "launch leaves the settings in Python source as they are: "+why)
 		r.Job.Fixed = why

@@ -122,6 +122,15 @@ func (a *Allocator) pool(b *block) *pool {
 // Usage returns what the requests so far came to.
 func (a *Allocator) Usage() Usage { return a.usage }
 
+// Held is what it has reserved now.
+func (a *Allocator) Held() unit.Bytes { return a.now.Reserved }
+
+// GiveBack is torch.cuda.empty_cache: whole segments that nothing is in go back to the driver.
+func (a *Allocator) GiveBack() {
+	a.release(&a.small)
+	a.release(&a.large)
+}
+
 // Ask is malloc: it gives a block for so many bytes, at least one. The block's name is for Free.
 func (a *Allocator) Ask(bytes unit.Bytes) int32 {
 	if len(a.blocks) == 0 {

@@ -4,6 +4,7 @@ package reading
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/launch-ml/launch/cmd/launch/internal/cli"
 	"github.com/launch-ml/launch/cmd/launch/internal/records"
@@ -28,6 +29,8 @@ type Reader struct {
 	State   string // folder of the receipts
 	// Runs: the command is run after it was read. Its plugin is then asked in a process of its own, else in this one.
 	Runs bool
+	// Trace is how long a trace of the script may take; 0: none is made.
+	Trace time.Duration
 }
 
 // New returns what reads commands as the user has set.
@@ -46,7 +49,7 @@ func (r Reader) Read(ctx context.Context, args []string) (*intake.Reading, error
 	p, err := intake.Read(ctx, intake.Options{
 		Plugins: r.Plugins, Ask: ask, Plugin: r.How.Plugin, AsTyped: r.How.AsTyped, Wish: r.Room.Wish, GPUs: r.Room.GPUs,
 		Set: r.How.Set, Called: r.Room.Names, Learner: r.learner, FormulaTime: r.How.FormulaTime, Runs: r.Runs,
-		Limits: r.Limits,
+		Limits: r.Limits, Trace: r.Trace,
 	}, args)
 	if p != nil {
 		p.Warnings = append(slices.Clone(r.How.Notes), p.Warnings...)

@@ -1,0 +1,285 @@
+package trace
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// recipes is the folder of the shelf in which copies of a recipe lie.
+const recipes = "recipe"
+
+// Price traces a job as asked and fills what its ladders do not know: the phases that were seen, and the rungs of the
+// micro-batch, from a second trace at another one. The set is changed. notes is what the traces showed beside that; err
+// is why there is none.
+func (t Tracer) Price(ctx context.Context, j *job.Job, set *ladder.Set, c mem.Caching) (notes []string, err error) {
+	asked, err := t.edited(ctx, j, nil)
+	if err != nil {
+		return nil, err
+	}
+	if asked.End.Failed {
+		return nil, asked.problem()
+	}
+	priced := asked.Phases(t.Card, c)
+	for _, p := range priced {
+		fill(set, p)
+	}
+	notes = append(notes, asked.told(priced))
+	training := set.Ladder(ladder.Training)
+	at := other(training, set.Shared.Asked)
+	if at < 0 {
+		return notes, nil
+	}
+	rung := training.Rungs[at]
+	second, err := t.edited(ctx, j, rung.Edits)
+	switch {
+	case err != nil:
+		return append(notes, fmt.Sprintf("%q was not traced: %v", rung.Name, err)), nil
+	case second.End.Failed:
+		return append(notes, fmt.Sprintf("%q was not traced: %v", rung.Name, second.problem())), nil
+	}
+	pair := pair{asked: asked, second: second, micro: j.Batch.Micro, other: rung.Values[job.MicroBatch]}
+	if why, cost := pair.costs(); why != "" {
+		for i := range training.Rungs {
+			if r := &training.Rungs[i]; i != training.Asked && r.Values[job.MicroBatch] > 0 && r.Cost < cost {
+				r.Cost, r.Why = cost, why
+			}
+		}
+		notes = append(notes, "traced: "+why)
+	}
+	pair.price(training, set.Shared.Asked, priced, second.Phases(t.Card, c))
+	return notes, nil
+}
+
+// edited traces the job with edits.
+func (t Tracer) edited(ctx context.Context, j *job.Job, edits []config.Edit) (*Trace, error) {
+	made, err := j.Rewrite(edits, shelf+"/"+recipes)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	for _, f := range made.Files {
+		if f.Served() {
+			return nil, errors.New("settings in Python source are not traced yet")
+		}
+		rel, err := filepath.Rel(shelf, f.Path)
+		if err != nil || !filepath.IsLocal(rel) {
+			return nil, fmt.Errorf("%s lies outside of the trace's folder", f.Path)
+		}
+		files[rel] = f.Text
+	}
+	p, err := made.Command.Prog()
+	if err != nil {
+		return nil, err
+	}
+	t.Env = p.Environ(made.Command.Env)
+	return t.Run(ctx, &p, files)
+}
+
+// problem is why a trace failed.
+func (t *Trace) problem() error {
+	why := t.End.Why
+	if t.End.Place != "" {
+		why = fmt.Sprintf("%s (%s)", why, t.End.Place)
+	} else if last := lastLine(t.Output); last != "" && !strings.Contains(why, last) {
+		why = fmt.Sprintf("%s before it had trained; it printed %q", why, last)
+	}
+	return errors.New(why)
+}
+
+// told says in one line what was traced.
+func (t *Trace) told(phases []Phase) string {
+	var seen []string
+	for _, p := range phases {
+		seen = append(seen, fmt.Sprintf("%s (%d batches)", p.Name, p.Batches))
+	}
+	text := fmt.Sprintf("traced with torch %s, without computing anything: %d optimizer steps: %s", t.End.Torch, t.End.Steps,
+		strings.Join(seen, ", "))
+	if s := t.StepsSeen(); len(s) > 1 && s[1].Samples > 0 {
+		text += fmt.Sprintf("; %d samples a step in %d passes", s[1].Samples, s[1].Passes)
+	}
+	if t.End.Steps < wanted {
+		text += "; it stopped early: " + t.problem().Error()
+	}
+	if !slices.ContainsFunc(phases, func(p Phase) bool { return p.Name == Validation }) {
+		text += "; no validation was seen"
+	}
+	if t.End.Compiled {
+		text += "; torch.compile was left out"
+	}
+	return text
+}
+
+// fill puts a phase's estimate where the set has none.
+func fill(set *ladder.Set, p Phase) {
+	l := set.Ladder(p.Name)
+	if l == nil {
+		estimates := make([]mem.Estimate, max(1, len(set.Shared.Rungs)))
+		for i := range estimates {
+			estimates[i].Unknown = "it was not traced so"
+		}
+		estimates[set.Shared.Asked] = p.Estimate
+		set.Phases = append(set.Phases, ladder.Ladder{Phase: p.Name, Rungs: []ladder.Rung{ladder.AsAsked(estimates...)}})
+		return
+	}
+	if e := &l.Rungs[l.Asked].Estimates[set.Shared.Asked]; !e.Known() {
+		*e = p.Estimate
+	}
+}
+
+// other is the rung that is traced beside the job as asked: the next smaller micro-batch without an estimate, or the next
+// larger one; -1 for none.
+func other(l *ladder.Ladder, shared int) int {
+	if l == nil {
+		return -1
+	}
+	unknown := func(i int) bool {
+		r := l.Rungs[i]
+		return i != l.Asked && r.Values[job.MicroBatch] > 0 && shared < len(r.Estimates) && !r.Estimates[shared].Known()
+	}
+	for i := l.Asked + 1; i < len(l.Rungs); i++ {
+		if unknown(i) {
+			return i
+		}
+	}
+	for i := l.Asked - 1; i >= 0; i-- {
+		if unknown(i) {
+			return i
+		}
+	}
+	return -1
+}
+
+// pair is two traces of one job at two micro-batches.
+type pair struct {
+	asked, second *Trace
+	micro, other  int64
+}
+
+// costs is what another micro-batch was seen to change of the training, and what that costs.
+func (p pair) costs() (why string, cost ladder.Cost) {
+	a, b := samples(p.asked), samples(p.second)
+	coupled := p.squares()
+	switch {
+	case a > 0 && b > 0 && a != b:
+		return fmt.Sprintf("%d samples enter an optimizer step at micro-batch %d, and %d at %d", a, p.micro, b, p.other), ladder.Recipe
+	case coupled > 0:
+		return fmt.Sprintf("a tensor of %v grows with the square of the micro-batch: the loss compares its samples", coupled),
+			ladder.Recipe
+	case p.asked.marked("norm"):
+		return "batch normalisation sees the micro-batch", ladder.Numerics
+	}
+	return "", ladder.None
+}
+
+// samples are those of an optimizer step: of the second one, as the first may follow a shorter pass.
+func samples(t *Trace) int {
+	if s := t.StepsSeen(); len(s) > 1 {
+		return s[1].Samples
+	}
+	return 0
+}
+
+func (t *Trace) marked(name string) bool {
+	return slices.ContainsFunc(t.Events, func(e Event) bool { return e.What == Marked && e.Mark.Name == name })
+}
+
+// squares is the size of the largest tensor of a forward pass that grows with the square of the micro-batch; 0 for none. It
+// compares the requests of the two in order, where they are as many.
+func (p pair) squares() (largest unit.Bytes) {
+	a, b := p.asked.pass(), p.second.pass()
+	if len(a) != len(b) || p.micro == p.other {
+		return 0
+	}
+	for i := range a {
+		if a[i]*unit.Bytes(p.other*p.other) == b[i]*unit.Bytes(p.micro*p.micro) && a[i] != b[i] {
+			largest = max(largest, a[i])
+		}
+	}
+	return largest
+}
+
+// pass are the requests from a forward pass with gradients to its backward pass: of the second step, at which pools and
+// caches have settled.
+func (t *Trace) pass() (asked []unit.Bytes) {
+	steps, inside := 0, false
+	for _, e := range t.Events {
+		switch {
+		case e.What == Marked && e.Mark.Name == "step":
+			steps++
+		case steps != 1:
+		case e.What == Marked && e.Mark.Name == "forward" && e.Mark.Grad:
+			inside = true
+		case e.What == Marked && e.Mark.Name == "backward":
+			if inside {
+				return asked
+			}
+		case e.What == Allocated && inside:
+			asked = append(asked, e.Bytes)
+		}
+	}
+	return nil
+}
+
+// price prices the rungs of the micro-batch on the line through the two traces.
+func (p pair) price(l *ladder.Ladder, shared int, asked, second []Phase) {
+	of := func(phases []Phase) (e mem.Estimate, ok bool) {
+		i := slices.IndexFunc(phases, func(p Phase) bool { return p.Name == Training })
+		if i < 0 {
+			return e, false
+		}
+		return phases[i].Estimate, true
+	}
+	a, ok := of(asked)
+	b, also := of(second)
+	if !ok || !also {
+		return
+	}
+	for i := range l.Rungs {
+		r := &l.Rungs[i]
+		micro := r.Values[job.MicroBatch]
+		if i == l.Asked || micro == 0 || shared >= len(r.Estimates) || r.Estimates[shared].Known() {
+			continue
+		}
+		if micro == p.other {
+			r.Estimates[shared] = b
+			continue
+		}
+		r.Estimates[shared] = between(a, b, p.micro, p.other, micro)
+	}
+}
+
+// between is the estimate at a micro-batch, on the lines through those at two others.
+func between(a, b mem.Estimate, at, other, micro int64) (e mem.Estimate) {
+	line := func(x, y unit.Bytes) unit.Bytes {
+		return max(0, x+(y-x)*unit.Bytes(micro-at)/unit.Bytes(other-at))
+	}
+	for _, it := range a.Items {
+		now := it
+		i := slices.IndexFunc(b.Items, func(o mem.Item) bool { return o.Kind == it.Kind && o.What == it.What })
+		var there unit.Bytes
+		if i >= 0 {
+			there = b.Items[i].Bytes
+		}
+		if now.Bytes = line(it.Bytes, there); there != it.Bytes {
+			now.From = fmt.Sprintf("on the line through traces at micro-batch %d and %d", at, other)
+		}
+		e.Add(now)
+	}
+	for _, it := range b.Items {
+		if !slices.ContainsFunc(a.Items, func(o mem.Item) bool { return o.Kind == it.Kind && o.What == it.What }) {
+			it.Bytes = line(0, it.Bytes)
+			e.Add(it)
+		}
+	}
+	return e
+}

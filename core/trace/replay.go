@@ -1,0 +1,253 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// The phases of a trace.
+const (
+	Building   = "building"
+	Training   = "training"
+	Validation = "validation"
+)
+
+// A Phase is what one phase of a script holds at its fullest.
+type Phase struct {
+	Name     string
+	Batches  int // seen of it
+	Estimate mem.Estimate
+}
+
+// block is what the allocator rounds up to, as in core/mem.
+const block = 512
+
+func rounded(n unit.Bytes) unit.Bytes { return max(block, (n+block-1)/block*block) }
+
+// Phases prices the phases that were seen, on a card. The building of the model is one only where it holds more than
+// what follows.
+func (t *Trace) Phases(d gpu.Device, c mem.Caching) []Phase {
+	names := t.named()
+	fullest := map[string]int{} // phase -> the event at which it holds most
+	batches := map[string]int{}
+	most := map[string]unit.Bytes{}
+	sizes := map[int32]unit.Bytes{}
+	var live unit.Bytes
+	for i, e := range t.Events {
+		switch e.What {
+		case Allocated:
+			sizes[e.ID] = rounded(e.Bytes)
+			live += sizes[e.ID]
+			if name := names[i]; live > most[name] {
+				most[name], fullest[name] = live, i
+			}
+		case Freed:
+			live -= sizes[e.ID]
+			delete(sizes, e.ID)
+		case Marked:
+			if e.Mark.Name == "batch" {
+				batches[names[i]]++
+			}
+		}
+	}
+	if most[Building] <= max(most[Training], most[Validation]) {
+		delete(fullest, Building)
+	}
+	kinds := t.kinds()
+	var out []Phase
+	for _, name := range []string{Building, Training, Validation} {
+		if at, ok := fullest[name]; ok {
+			out = append(out, Phase{name, batches[name], t.estimate(name, t.began(names, name, at), at, kinds, d, c)})
+		}
+	}
+	return out
+}
+
+// began is the first event of the run of a phase in which an event lies.
+func (t *Trace) began(names []string, name string, at int) int {
+	for at > 0 && names[at-1] == name {
+		at--
+	}
+	return at
+}
+
+// kinds are the kinds of storages, as far as they were told.
+func (t *Trace) kinds() map[int32]string {
+	kinds := map[int32]string{}
+	for _, e := range t.Events {
+		if e.What == Kind {
+			kinds[e.ID] = e.Kind
+		}
+	}
+	return kinds
+}
+
+// named names the phase of each event. Events are parted where a loader gives a batch and where an optimizer has
+// stepped; where no loader is seen, also where the script turns from training to evaluating. A part with a backward pass
+// or a step is training, one that only evaluates is validation.
+func (t *Trace) named() []string {
+	names := make([]string, len(t.Events))
+	loads := slices.ContainsFunc(t.Events, func(e Event) bool { return e.What == Marked && e.Mark.Name == "batch" })
+	begin, now, mode := 0, "", -1
+	last := Building
+	end := func(i int) {
+		name := cmp.Or(now, last)
+		for ; begin < i; begin++ {
+			names[begin] = name
+		}
+		last, now = name, ""
+	}
+	for i, e := range t.Events {
+		if e.What != Marked {
+			continue
+		}
+		switch m := e.Mark; m.Name {
+		case "batch":
+			end(i)
+		case "step":
+			now = Training
+			end(i + 1)
+		case "backward":
+			now = Training
+		case "forward":
+			trains := 0
+			if m.Grad || m.Training {
+				trains = 1
+			}
+			if !loads && mode >= 0 && trains != mode {
+				end(i)
+			}
+			if mode = trains; trains == 0 && now == "" {
+				now = Validation
+			}
+		}
+	}
+	end(len(t.Events))
+	return names
+}
+
+// estimate prices the moment at which a phase holds most.
+func (t *Trace) estimate(name string, first, at int, kinds map[int32]string, d gpu.Device, c mem.Caching) (e mem.Estimate) {
+	held := map[int32]int{} // what is live then, and where it was allocated
+	backward, batch := -1, -1
+	for i, ev := range t.Events[:at+1] {
+		switch {
+		case ev.What == Allocated:
+			held[ev.ID] = i
+		case ev.What == Freed:
+			delete(held, ev.ID)
+		case ev.What == Marked && ev.Mark.Name == "batch":
+			batch = i
+		case ev.What == Marked && ev.Mark.Name == "forward":
+			if batch >= 0 && backward < batch {
+				backward = -1
+			}
+		case ev.What == Marked && ev.Mark.Name == "backward":
+			backward = i
+		case ev.What == Marked && ev.Mark.Name == "step":
+			backward = -1
+		}
+	}
+	from := fmt.Sprintf("traced with torch %s, %d steps", t.End.Torch, t.End.Steps)
+	sums := map[mem.Kind]unit.Bytes{}
+	var live unit.Bytes
+	for id, i := range held {
+		kind, ok := modelStates[kinds[id]]
+		switch {
+		case ok:
+		case name == Training && backward >= 0 && i > backward:
+			kind = mem.Transients
+		case name == Training:
+			kind = mem.Saved
+		default:
+			kind = mem.Transients
+		}
+		n := rounded(t.Events[i].Bytes)
+		sums[kind] += n
+		live += n
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(sums), func(a, b mem.Kind) int {
+		return cmp.Compare(slices.Index(mem.Kinds(), a), slices.Index(mem.Kinds(), b))
+	}) {
+		// a compiled program keeps other tensors than the eager one that was traced
+		guess := t.End.Compiled && (k == mem.Saved || k == mem.Transients)
+		e.Add(mem.Item{Kind: k, What: string(k), Bytes: sums[k], From: from, Guess: guess})
+	}
+	need, reserved := t.replay(first, at, live, c)
+	e.Reserved = reserved
+	e.Add(mem.Item{Kind: mem.Slack, What: string(mem.Slack), Bytes: max(0, need-live), Guess: c.Other != "",
+		From: "the caching allocator replayed on what was traced"},
+		mem.BLASWorkspace(d.Capability), mem.BLASLtWorkspace(d.Capability), mem.CUDAContext(d.Name, d.Total))
+	return e
+}
+
+// modelStates are the kinds that the tracer tells of.
+var modelStates = map[string]mem.Kind{"parameter": mem.Parameters, "gradient": mem.Gradients, "state": mem.Optimizer,
+	"buffer": mem.Buffers}
+
+// replay is what the caching allocator reserves for a phase whose first event and fullest moment these are: what it needs
+// where the driver has just what lives, so that it gives back what is merely cached, and what it comes to hold where there
+// is room for all.
+func (t *Trace) replay(first, at int, live unit.Bytes, c mem.Caching) (need, reserved unit.Bytes) {
+	free, tight := mem.Allocator{Caching: c}, mem.Allocator{Caching: c}
+	loose, bound := map[int32]int32{}, map[int32]int32{}
+	for i, e := range t.Events[:at+1] {
+		if i == first {
+			tight.GiveBack()
+			tight.Limit = live
+		}
+		switch e.What {
+		case Allocated:
+			if e.Bytes > 0 {
+				loose[e.ID], bound[e.ID] = free.Ask(e.Bytes), tight.Ask(e.Bytes)
+			}
+		case Freed:
+			if b, ok := loose[e.ID]; ok {
+				free.Free(b)
+				tight.Free(bound[e.ID])
+				delete(loose, e.ID)
+				delete(bound, e.ID)
+			}
+		}
+		if i >= first {
+			need, reserved = max(need, tight.Held()), max(reserved, free.Held())
+		}
+	}
+	return min(need, reserved), reserved
+}
+
+// A Step is what one optimizer step was made of.
+type Step struct {
+	Passes  int // backward passes
+	Samples int // that entered the outermost module with gradients; -1: not known
+}
+
+// StepsSeen lists the optimizer steps of the trace.
+func (t *Trace) StepsSeen() (steps []Step) {
+	now := Step{}
+	for _, e := range t.Events {
+		if e.What != Marked {
+			continue
+		}
+		switch m := e.Mark; m.Name {
+		case "forward":
+			if m.Grad && now.Samples >= 0 {
+				if now.Samples += m.Samples; m.Samples < 0 {
+					now.Samples = -1
+				}
+			}
+		case "backward":
+			now.Passes++
+		case "step":
+			steps = append(steps, now)
+			now = Step{}
+		}
+	}
+	return steps
+}

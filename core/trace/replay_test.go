@@ -1,0 +1,173 @@
+package trace
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+var rtx3090 = gpu.Device{Kind: gpu.CUDA, Name: "NVIDIA GeForce RTX 3090", Total: 24 * unit.GiB, Capability: "8.6"}
+
+const mib = 1 << 20
+
+// recorded is a training of three steps as the tracer reports it: 8 MiB of parameters, activations of 4 MiB a sample that
+// live from forward to backward, a state of twice the parameters from the first step on, and a validation of two batches.
+func recorded(micro, passes int, more ...string) string {
+	var b strings.Builder
+	id := 0
+	ask := func(bytes int, kind string) int {
+		id++
+		fmt.Fprintf(&b, "A %d %d\n", id, bytes)
+		if kind != "" {
+			fmt.Fprintf(&b, "K %d %s\n", id, kind)
+		}
+		return id
+	}
+	ask(8*mib, "parameter")
+	for step := range 3 {
+		gradient := 0
+		for pass := range passes {
+			b.WriteString("M batch\n")
+			in := ask(micro*mib, "")
+			fmt.Fprintf(&b, "M forward 1 1 %d\n", micro)
+			kept := ask(4*micro*mib, "")
+			for _, line := range more {
+				fmt.Fprintln(&b, strings.ReplaceAll(line, "SQUARE", fmt.Sprint(4*micro*micro)))
+			}
+			b.WriteString("M backward\n")
+			back := ask(2*micro*mib, "")
+			if pass == 0 {
+				gradient = ask(8*mib, "")
+			}
+			fmt.Fprintf(&b, "F %d\nF %d\nF %d\n", kept, back, in)
+		}
+		fmt.Fprintf(&b, "K %d gradient\n", gradient)
+		if step == 0 {
+			ask(16*mib, "state")
+		}
+		fmt.Fprintf(&b, "M step\nF %d\n", gradient)
+	}
+	for range 2 {
+		b.WriteString("M batch\n")
+		in := ask(32*mib, "")
+		b.WriteString("M forward 0 0 32\n")
+		out := ask(16*mib, "")
+		fmt.Fprintf(&b, "F %d\nF %d\n", in, out)
+	}
+	b.WriteString(`E {"why": "enough was seen", "torch": "2.15.0", "steps": 3}` + "\n")
+	return b.String()
+}
+
+func read(t *testing.T, text string) *Trace {
+	t.Helper()
+	out := &Trace{}
+	if err := out.read(strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestPhases(t *testing.T) {
+	phases := read(t, recorded(8, 2)).Phases(rtx3090, mem.Caching{})
+	if len(phases) != 2 || phases[0].Name != Training || phases[1].Name != Validation {
+		t.Fatalf("the phases are %+v", phases)
+	}
+	if phases[0].Batches != 6 || phases[1].Batches != 2 {
+		t.Errorf("%d batches of training and %d of validation", phases[0].Batches, phases[1].Batches)
+	}
+	e := phases[0].Estimate
+	for kind, want := range map[mem.Kind]unit.Bytes{mem.Parameters: 8 * mib, mem.Gradients: 8 * mib, mem.Optimizer: 16 * mib,
+		mem.Saved: (8 + 32) * mib, mem.Transients: 16 * mib} {
+		if got := e.Of(kind); got != want {
+			t.Errorf("training has %v of %s, and not %v", got, kind, want)
+		}
+	}
+	e = phases[1].Estimate
+	if got := e.Of(mem.Transients); got != 48*mib || e.Of(mem.Gradients) != 0 {
+		t.Errorf("validation has %v of other tensors and %v of gradients", got, e.Of(mem.Gradients))
+	}
+	// what training has cached is no need of the validation
+	if slack := e.Of(mem.Slack); slack > 20*mib {
+		t.Errorf("validation has %v of slack", slack)
+	}
+	if e.Reserved < 80*mib {
+		t.Errorf("the allocator holds %v in validation, where room is", e.Reserved)
+	}
+}
+
+func TestStepsSeen(t *testing.T) {
+	for _, passes := range []int{1, 4} {
+		for i, s := range read(t, recorded(8, passes)).StepsSeen() {
+			if want := (Step{passes, 8 * passes}); s != want {
+				t.Errorf("step %d of %d passes is %+v", i, passes, s)
+			}
+		}
+	}
+}
+
+// A loop without a loader: its evaluation is told by how the model is called.
+func TestNamedWithoutLoader(t *testing.T) {
+	text := strings.ReplaceAll(recorded(8, 1), "M batch\n", "")
+	phases := read(t, text).Phases(rtx3090, mem.Caching{})
+	if len(phases) != 2 || phases[1].Name != Validation || phases[1].Estimate.Of(mem.Transients) != 48*mib {
+		t.Errorf("the phases are %+v", phases)
+	}
+}
+
+func TestCosts(t *testing.T) {
+	const square = "A 90000 SQUARE\nF 90000"
+	for name, tt := range map[string]struct {
+		asked, second string
+		cost          ladder.Cost
+		says          string
+	}{
+		"the same samples":            {recorded(8, 1), recorded(4, 2), ladder.None, ""},
+		"accumulation did not arrive": {recorded(8, 1), recorded(4, 1), ladder.Recipe, "8 samples enter an optimizer step at micro-batch 8, and 4 at 4"},
+		"micro-batch did not arrive":  {recorded(8, 1), recorded(8, 2), ladder.Recipe, "and 16 at 4"},
+		"a contrastive loss":          {recorded(8, 1, square), recorded(4, 2, square), ladder.Recipe, "grows with the square"},
+		"batch normalisation":         {recorded(8, 1, "M norm"), recorded(4, 2, "M norm"), ladder.Numerics, "batch normalisation"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pair{asked: read(t, tt.asked), second: read(t, tt.second), micro: 8, other: 4}
+			why, cost := p.costs()
+			if cost != tt.cost || !strings.Contains(why, tt.says) || (why == "") != (tt.says == "") {
+				t.Errorf("it costs %v: %q", cost, why)
+			}
+		})
+	}
+}
+
+// The rungs between and beyond the two traces lie on their line.
+func TestPriceOnALine(t *testing.T) {
+	unknown := []mem.Estimate{{Unknown: "no formula"}}
+	l := &ladder.Ladder{Phase: Training, Rungs: []ladder.Rung{{Estimates: unknown}}}
+	for _, micro := range []int64{4, 2} {
+		l.Rungs = append(l.Rungs, ladder.Rung{Values: map[string]int64{job.MicroBatch: micro},
+			Estimates: []mem.Estimate{{Unknown: "no formula"}}})
+	}
+	p := pair{asked: read(t, recorded(8, 1)), second: read(t, recorded(4, 2)), micro: 8, other: 4}
+	p.price(l, 0, p.asked.Phases(rtx3090, mem.Caching{}), p.second.Phases(rtx3090, mem.Caching{}))
+	for i, micro := range []unit.Bytes{4, 2} {
+		e := l.Rungs[i+1].Estimates[0]
+		if got := e.Of(mem.Saved) + e.Of(mem.Transients); !e.Known() || got != micro*7*mib {
+			t.Errorf("at %d samples there are %v of activations", micro, got)
+		}
+		if got := e.Of(mem.Parameters) + e.Of(mem.Optimizer); got != 24*mib {
+			t.Errorf("at %d samples there are %v of model states", micro, got)
+		}
+	}
+}
+
+func TestReadRefusesNoise(t *testing.T) {
+	for _, text := range []string{"A 1\n", "A -1 5\n", "A 1 -5\n", "hello\n", "F x\n", "E {\n", "A 99999999999999999999 1\n"} {
+		if err := (&Trace{}).read(strings.NewReader(text)); err == nil {
+			t.Errorf("%q is read as an event", text)
+		}
+	}
+}
