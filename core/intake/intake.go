@@ -24,10 +24,10 @@ import (
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/python/formula"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/states"
+	"github.com/launch-ml/launch/core/trace"
 )
 
 // Deadline bounds how long a plugin may delay the program's start. A broken plugin must not keep a training from
@@ -345,13 +345,13 @@ func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSour
 func (f finder) Formulas(ctx context.Context, formulas []job.Formula) []job.Counted {
 	defer f.r.clock.hold()()
 	c := f.r.Command
-	runner := formula.Runner{Env: c.Env, Dir: c.Dir, Cache: filepath.Join(f.o.State, "formulas"),
+	runner := trace.Formulas{Env: c.Env, Dir: c.Dir, Cache: filepath.Join(f.o.State, "formulas"),
 		Deadline: f.o.FormulaTime}
 	if p := f.r.program; p != nil {
 		runner.Interpreter, runner.Env = python.Of(*p, c.Env).Interpreter, p.Environ(c.Env)
 		runner.Dir, runner.Script = p.Dir, p.Path()
 	}
-	runner.Roots = formula.Roots(c.Dir, runner.Script, f.r.source.Path)
+	runner.Roots = trace.Roots(c.Dir, runner.Script, f.r.source.Path)
 	if !f.o.Runs {
 		g := f.ground()
 		runner.Foreign, runner.Env = g.Holds, g.Environ(runner.Env)

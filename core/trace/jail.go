@@ -187,7 +187,7 @@ func (l *layers) cover(at string) error {
 				err = os.Symlink(target, filepath.Join(to, e.Name()))
 			}
 		case e.Type().IsRegular():
-			err = file(path, filepath.Join(to, e.Name()))
+			err = beside(path, filepath.Join(to, e.Name()))
 		}
 		if err != nil {
 			return err
@@ -217,8 +217,8 @@ func (l *layers) layer(at, to string, mode os.FileMode) error {
 // mostCopied is the size up to which a file beside a mount is copied, so that it can be changed.
 const mostCopied = 1 << 20
 
-// file makes a file appear that lies beside a mount.
-func file(from, to string) error {
+// beside makes a file appear that lies beside a mount.
+func beside(from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil {
 		return nil

@@ -5,6 +5,8 @@
 // of the machine is changed: the process is the first one in namespaces of its own, without a network and without
 // devices, over a file system whose writes go to memory and end with it (jail.go). Where the kernel gives no
 // such jail, nothing is run. What was allocated is replayed in core/mem's caching allocator.
+//
+// Formulas (formula.go, count.py) are the smaller way: a plugin's own PyTorch module on the meta device.
 package trace
 
 import (

@@ -21,7 +21,7 @@ import (
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/internal/wire"
 	"github.com/launch-ml/launch/core/python"
-	"github.com/launch-ml/launch/core/python/formula"
+	"github.com/launch-ml/launch/core/trace"
 )
 
 // A crash is the error of a question in which the plugin's code failed.
@@ -256,7 +256,7 @@ func (f Finder) Sources(ctx context.Context, paths []string) []config.PythonSour
 // Formulas implements [plugin.Finder].
 func (f Finder) Formulas(ctx context.Context, formulas []job.Formula) []job.Counted {
 	prog := f.program()
-	return formula.Runner{
+	return trace.Formulas{
 		Interpreter: python.Of(prog, f.Command.Env).Interpreter, Env: prog.Environ(f.Command.Env), Dir: prog.Dir,
 		Script: prog.Path(), Roots: []string{"/"}, Deadline: time.Minute, Cache: filepath.Join(f.Cache, "formulas"),
 	}.Run(ctx, formulas)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/launch-ml/launch/core/attempt"
 	"github.com/launch-ml/launch/core/ladder"
-	"github.com/launch-ml/launch/core/python/formula"
+	"github.com/launch-ml/launch/core/trace"
 )
 
 // AddFlags declares the settings and their defaults.
@@ -66,7 +66,7 @@ func AddFlags(f *pflag.FlagSet) {
 		"running with other settings")
 	f.Lookup("yield").Hidden = true // for the trials of a sweep
 	f.Duration("sample", time.Second, "time between two readings of the GPU")
-	f.Duration("formula-time", formula.Deadline, "how long a plugin may run its own PyTorch module in the command's "+
+	f.Duration("formula-time", trace.FormulaDeadline, "how long a plugin may run its own PyTorch module in the command's "+
 		"Python, to count its memory; 0: not at all")
 }
 

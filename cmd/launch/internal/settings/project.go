@@ -7,7 +7,7 @@ import (
 
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/private"
-	"github.com/launch-ml/launch/core/python/formula"
+	"github.com/launch-ml/launch/core/trace"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -43,7 +43,7 @@ var projectRules = map[string]projectRule{
 	"continue":     {why: "goes on with a run of the same experiment only"},
 	"device":       {why: "a card of this machine, or the CPU"},
 	"fill":         {why: "changes no more than allow permits"},
-	"formula-time": {shorter(formula.Deadline), "up to " + formula.Deadline.String(), "delays the start of the program"},
+	"formula-time": {shorter(trace.FormulaDeadline), "up to " + trace.FormulaDeadline.String(), "delays the start of the program"},
 	"gpus":         {why: "what launch plans for"},
 	"grace":        {forbidden, "none", "kills a program that still saves its state"},
 	"inside":       {why: "a hook of launch's own, which prints nothing"},

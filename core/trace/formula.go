@@ -1,10 +1,4 @@
-// Package formula counts what a PyTorch module of a plugin's author keeps and needs: it runs the module on
-// PyTorch's meta device, where nothing is computed, in the command's own Python.
-//
-// The process sees no GPU, has a limit of memory and a deadline, writes nothing, and ends with its process group. It
-// imports one file: of the plugin's own, or below the folder of the command or of its script, and one that nobody but
-// the user and root can write. An answer is kept until a file changes that it was made from.
-package formula
+package trace
 
 import (
 	"bufio"
@@ -29,22 +23,29 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// Package formula counts what a PyTorch module of a plugin's author keeps and needs: it runs the module on
+// PyTorch's meta device, where nothing is computed, in the command's own Python.
+//
+// The process sees no GPU, has a limit of memory and a deadline, writes nothing, and ends with its process group. It
+// imports one file: of the plugin's own, or below the folder of the command or of its script, and one that nobody but
+// the user and root can write. An answer is kept until a file changes that it was made from.
+
 //go:embed count.py
 var script []byte
 
 const (
 	// Deadline is how long formulas may take unless the user sets another: torch alone takes 2 to 10 s to import.
-	Deadline = 20 * time.Second
+	FormulaDeadline = 20 * time.Second
 	// memory is how much the process may have for its data. A CUDA build of torch 2.15 takes 0.8 GiB.
 	memory = 4 * unit.GiB
 	// maxAnswer bounds what is read of the process.
 	maxAnswer = 16 << 20
 	// grace is how long a process that was told to die may hold its pipes open.
-	grace = 500 * time.Millisecond
+	formulaGrace = 500 * time.Millisecond
 )
 
 // A Runner runs formulas in the Python of a command.
-type Runner struct {
+type Formulas struct {
 	Interpreter string   // "" if unknown
 	Env         []string // of the program
 	Dir         string   // where the program runs
@@ -58,7 +59,7 @@ type Runner struct {
 }
 
 // Run returns one answer for each formula, in order. One that could not be run says why in its Problem.
-func (r Runner) Run(ctx context.Context, formulas []job.Formula) []job.Counted {
+func (r Formulas) Run(ctx context.Context, formulas []job.Formula) []job.Counted {
 	out := make([]job.Counted, len(formulas))
 	var open []int
 	for i, f := range formulas {
@@ -90,7 +91,7 @@ func (r Runner) Run(ctx context.Context, formulas []job.Formula) []job.Counted {
 }
 
 // allowed reports why a formula's file is not imported.
-func (r Runner) allowed(f job.Formula) error {
+func (r Formulas) allowed(f job.Formula) error {
 	if err := f.Check(); err != nil {
 		return err
 	}
@@ -116,7 +117,7 @@ func (r Runner) allowed(f job.Formula) error {
 }
 
 // request is what the process reads.
-type request struct {
+type formulaRequest struct {
 	Memory   unit.Bytes    `json:"memory"`
 	Seconds  int           `json:"seconds"`
 	Path     []string      `json:"path"`
@@ -130,7 +131,7 @@ type answer struct {
 }
 
 // ask runs the formulas in one process. err is why there are fewer answers than formulas.
-func (r Runner) ask(ctx context.Context, formulas []job.Formula) (answers []answer, err error) {
+func (r Formulas) ask(ctx context.Context, formulas []job.Formula) (answers []answer, err error) {
 	if r.Interpreter == "" {
 		return nil, errors.New("it is not known which Python the command uses")
 	}
@@ -142,7 +143,7 @@ func (r Runner) ask(ctx context.Context, formulas []job.Formula) (answers []answ
 	}
 	bounded, cancel := context.WithTimeout(ctx, r.Deadline)
 	defer cancel()
-	ask := request{Memory: memory, Seconds: int(r.Deadline/time.Second) + 2, Path: []string{}, Formulas: formulas}
+	ask := formulaRequest{Memory: memory, Seconds: int(r.Deadline/time.Second) + 2, Path: []string{}, Formulas: formulas}
 	dir, env := r.Dir, environ(r.Env)
 	switch {
 	case r.Foreign != nil: // nothing is imported from the project
@@ -166,7 +167,7 @@ func (r Runner) ask(ctx context.Context, formulas []job.Formula) (answers []answ
 	cmd.Stdout, cmd.Stderr = out, complaint
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	end := func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.Cancel, cmd.WaitDelay = end, grace
+	cmd.Cancel, cmd.WaitDelay = end, formulaGrace
 	err = cmd.Run()
 	if cmd.Process != nil {
 		_ = end() // what the module's code has started
@@ -184,7 +185,7 @@ func (r Runner) ask(ctx context.Context, formulas []job.Formula) (answers []answ
 }
 
 // why is the reason that a process has given too few answers.
-func (r Runner) why(ctx, bounded context.Context, err error, complaint string) error {
+func (r Formulas) why(ctx, bounded context.Context, err error, complaint string) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -1,4 +1,4 @@
-package formula
+package trace
 
 import (
 	"crypto/sha256"
@@ -29,7 +29,7 @@ type entry struct {
 }
 
 // path is where the answer to a formula lies.
-func (r Runner) path(f job.Formula) string {
+func (r Formulas) path(f job.Formula) string {
 	real, err := filepath.EvalSymlinks(r.Interpreter)
 	if err != nil {
 		real = r.Interpreter
@@ -56,7 +56,7 @@ func pythonVariables(env []string) (out []string) {
 }
 
 // get fills in what was counted before.
-func (r Runner) get(c *job.Counted) bool {
+func (r Formulas) get(c *job.Counted) bool {
 	if r.Cache == "" || r.Interpreter == "" || r.Deadline <= 0 {
 		return false
 	}
@@ -81,7 +81,7 @@ func (r Runner) get(c *job.Counted) bool {
 
 // put keeps an answer, but no problem: a package may be installed by the next time. A cache that cannot be written
 // is none.
-func (r Runner) put(a answer) {
+func (r Formulas) put(a answer) {
 	if r.Cache == "" || a.Counted.Problem != "" || len(a.Files) == 0 || len(a.Files) > maxFiles ||
 		private.MkdirAll(r.Cache) != nil {
 		return
@@ -108,7 +108,7 @@ func sum(path string) string {
 }
 
 // prune removes what was not used for longest.
-func (r Runner) prune() {
+func (r Formulas) prune() {
 	entries, err := os.ReadDir(r.Cache)
 	if err != nil || len(entries) <= kept {
 		return

@@ -1,4 +1,4 @@
-package formula
+package trace
 
 import (
 	"context"
@@ -28,8 +28,8 @@ func interpreter(t *testing.T) string {
 	return path
 }
 
-// net is two linear layers with a ReLU between them, a buffer, and a frozen bias.
-const net = `
+// network is two linear layers with a ReLU between them, a buffer, and a frozen bias.
+const network = `
 import torch
 from torch import nn
 import sizes
@@ -80,15 +80,15 @@ def cards(config):
     return nn.Linear(1, 1), torch.empty(1 + len(os.environ["CUDA_VISIBLE_DEVICES"]), 1)
 `
 
-// runner runs formulas of a folder that has net.py and what that imports.
-func runner(t *testing.T) (Runner, func(function, config string) job.Formula) {
+// runner runs formulas of a folder that has network.py and what that imports.
+func runner(t *testing.T) (Formulas, func(function, config string) job.Formula) {
 	t.Helper()
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "net.py"), net)
+	write(t, filepath.Join(dir, "network.py"), network)
 	write(t, filepath.Join(dir, "sizes.py"), "WIDTH = 16\n")
-	r := Runner{Interpreter: interpreter(t), Env: os.Environ(), Dir: dir, Roots: []string{dir}, Deadline: time.Minute}
+	r := Formulas{Interpreter: interpreter(t), Env: os.Environ(), Dir: dir, Roots: []string{dir}, Deadline: time.Minute}
 	return r, func(function, config string) job.Formula {
-		return job.Formula{File: filepath.Join(dir, "net.py"), Function: function, Config: json.RawMessage(config)}
+		return job.Formula{File: filepath.Join(dir, "network.py"), Function: function, Config: json.RawMessage(config)}
 	}
 }
 
@@ -176,7 +176,7 @@ func TestProblems(t *testing.T) {
 	if err := os.Chmod(other.Interpreter, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for want, r := range map[string]Runner{
+	for want, r := range map[string]Formulas{
 		"no such thing":    other,
 		"not known which":  {Roots: r.Roots, Deadline: time.Minute},
 		"are switched off": {Interpreter: r.Interpreter, Roots: r.Roots},
@@ -239,7 +239,7 @@ func processes(dir string) (n int) {
 
 // cached asks again for what was counted first. The answer is kept until a file changes that it was made from: also
 // one that the formula's file imports.
-func cached(t *testing.T, r Runner, first job.Counted) {
+func cached(t *testing.T, r Formulas, first job.Counted) {
 	ask := func() job.Counted {
 		t.Helper()
 		return r.Run(t.Context(), []job.Formula{first.Formula})[0]
@@ -289,18 +289,18 @@ func TestAllowed(t *testing.T) {
 	path("venv/bin/launch-plugin-x")
 	roots := Roots(filepath.Join(dir, "project"), filepath.Join(dir, "scripts/train.py"),
 		link(filepath.Join(dir, "venv/bin/launch-plugin-x"), "launch-plugin-x"))
-	r := Runner{Roots: roots}
+	r := Formulas{Roots: roots}
 	for file, says := range map[string]string{
-		path("project/deep/net.py"):                                   "",
-		path("scripts/net.py"):                                        "",
-		path("venv/lib/python3.11/site-packages/x/net.py"):            "",
+		path("project/deep/network.py"):                               "",
+		path("scripts/network.py"):                                    "",
+		path("venv/lib/python3.11/site-packages/x/network.py"):        "",
 		filepath.Join(dir, "elsewhere/x.py"):                          "it lies neither",
 		filepath.Join(dir, "project/../elsewhere/x.py"):               "it lies neither",
 		link(filepath.Join(dir, "elsewhere/x.py"), "project/link.py"): "it lies neither",
 		open:                                "others can write",
 		filepath.Join(dir, "project/no.py"): "no such file",
-		"project/net.py":                    "no absolute path",
-		path("project/net.txt"):             "no absolute path",
+		"project/network.py":                "no absolute path",
+		path("project/network.txt"):         "no absolute path",
 	} {
 		err := r.allowed(job.Formula{File: file, Function: "build"})
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
