@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/launch-ml/launch/core/config/command"
@@ -73,6 +74,14 @@ func (r *Reading) tracer(o Options) (t tracing) {
 		return tracing{err: errors.New("a trace is of a CUDA card")}
 	}
 	env := python.Of(*r.program, r.Command.Env)
+	if path := r.program.Path(); path != "" {
+		if _, err := os.Stat(path); err != nil {
+			return tracing{err: fmt.Errorf("there is no script %s", path)}
+		}
+	}
+	if !filepath.IsAbs(env.Interpreter) {
+		return tracing{err: errors.New("the command's Python was not found")}
+	}
 	t.Interpreter, t.Card, t.Deadline, t.Ranks = env.Interpreter, *d, o.Trace, ranks(r.program)
 	if free := room.Host().Memory; free != nil {
 		t.Memory = free.Free * 3 / 4

@@ -315,7 +315,7 @@ func loopback() {
 	defer unix.Close(s)
 	if r, err := unix.NewIfreq("lo"); err == nil {
 		r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-		unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, r)
+		_ = unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, r)
 	}
 }
 

@@ -40,7 +40,7 @@ func (e Signals) Pending() error {
 }
 
 // Forget implements [attempt.Signals].
-func (e Signals) Forget() { e.Pending() }
+func (e Signals) Forget() { _ = e.Pending() }
 
 // Close ends the collecting.
 func (e Signals) Close() {

@@ -87,7 +87,9 @@ func initialise(c *cobra.Command, r reading.Reader, args []string, o initOptions
 		return fmt.Errorf("drafting a declaration: %w", err)
 	}
 	if o.Print {
-		fmt.Fprint(os.Stdout, d.Text)
+		if _, err := os.Stdout.WriteString(d.Text); err != nil {
+			return fmt.Errorf("printing the declaration: %w", err)
+		}
 		listMissing(cli.Notes(), d)
 		return nil
 	}

@@ -100,6 +100,6 @@ func KeepDiff(ctx context.Context, rec *record.Record, of identity.Subject, id *
 		return
 	}
 	if diff, err := local.DiffTree(ctx, home, files); err == nil && diff != nil {
-		private.WriteFile(path, diff, 0o600)
+		_ = private.WriteFile(path, diff, 0o600) // without it a later resume can list the files, and not their lines
 	}
 }

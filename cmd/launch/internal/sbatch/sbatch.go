@@ -242,7 +242,7 @@ func (d *SbatchDocument) note(gpus int, p *intake.Reading, cluster slurm.Cluster
 
 // oneMachine refuses a job of several machines: its script has to start a launch on each.
 func oneMachine(n settings.Nodes, c job.Command) error {
-	const why = "sbatch-line prints scripts for one machine; docs/ranks.md has a script that starts a launch on each"
+	const why = "sbatch-line prints scripts for one machine; docs/cards.md has a script that starts a launch on each"
 	if n.At != "" {
 		return fmt.Errorf("%s: %s", n.Names.Value("nodes-at", n.At), why)
 	}

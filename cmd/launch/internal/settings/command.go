@@ -58,7 +58,7 @@ func rowOf(f *pflag.FlagSet) (r Row) {
 	mark, names, _ := strings.Cut(text, ",")
 	r.Mark, r.Env = mark, strings.FieldsFunc(names, func(r rune) bool { return r == ',' })
 	// The sweep has started this launch as /proc/self/exe. Other launches know it by the name of its program.
-	os.WriteFile("/proc/self/comm", []byte("launch"), 0)
+	_ = os.WriteFile("/proc/self/comm", []byte("launch"), 0)
 	return r
 }
 

@@ -165,7 +165,7 @@ func merge(v *viper.Viper, file *private.Settings, whole bool, from map[string]s
 				text = filepath.Join(filepath.Dir(path), text)
 			}
 			from[name], project[name] = where, filepath.Base(path) == ProjectFile
-			v.MergeConfigMap(map[string]any{name: text}) // it never fails
+			_ = v.MergeConfigMap(map[string]any{name: text}) // it never fails
 		}
 		seen[name] = true
 	}

@@ -29,12 +29,19 @@ func (d *driver) drive(
 	return err
 }
 
+// closeJournal warns where the disk may not have all of the sweep.
+func closeJournal(j *local.Journal, say ui.Printer) {
+	if err := j.Close(); err != nil {
+		say.Warn("recording the sweep: %v", err)
+	}
+}
+
 // toItsEnd is drive without the notice. It returns why the sweep was stopped, "" if it was not.
 func (d *driver) toItsEnd(
 	ctx context.Context, j *local.Journal, h *sweep.History, trials []sweep.Trial, t sweep.Template, detach bool,
 ) (string, error) {
-	defer j.Close()
 	say := d.say
+	defer closeJournal(j, say)
 	x, admission, leave, err := d.runner(ctx, h.Spec, t.Dir)
 	if err != nil {
 		return "", err

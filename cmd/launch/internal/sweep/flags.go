@@ -46,7 +46,7 @@ func (f *sweepFlags) add(to *pflag.FlagSet) {
 	to.StringVar(&f.metric, "metric", "", "the metric by which --halve and --ask compare trials")
 	to.StringVar(&f.halve, "halve", "", "KEY=LENGTHS: run all rows to the first length, the best of them to the "+
 		"next, and so on")
-	to.StringVar(&f.ask, "ask", "", "COMMAND: a program that chooses the trials (docs/searching.md)")
+	to.StringVar(&f.ask, "ask", "", "COMMAND: a program that chooses the trials (docs/large-sweeps.md)")
 	to.DurationVar(&f.askTimeout, "ask-timeout", 0, "how long that program may take for an answer (default: no limit)")
 	to.BoolVar(&f.snapshot, "snapshot", false, "run from a copy of the code as it is now (a git worktree)")
 	f.engine.Add(to)
