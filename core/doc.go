@@ -27,8 +27,8 @@
 //
 // Decisions are pure functions of values (ladder.Fit, run.Next, attempt's outcome, oom's verdict). Packages that act on
 // the world (proc, nvml, record, plugin/host, overlay) decide nothing. cmd/launch wires them: it reads the settings,
-// which go no further, and has a folder for each command (cmd/launch/main.go lists them). A plugin (plugins/) imports what pluginMay lists,
-// and no more.
+// which go no further, and has a folder for each command (cmd/launch/main.go lists them). A plugin (plugins/)
+// imports what pluginMay lists, and no more.
 //
 // arch_test.go lists who may import whom, and how large the house may be: rooms, packages, floors, lines of a package.
 package core

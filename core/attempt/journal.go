@@ -17,7 +17,8 @@ type Voice interface {
 // disk must not stop a training: launch warns once, and the run continues without a complete record.
 func (x *Executor) Journal(r *run.Run, voice Voice, receipts record.Receipts) run.Journal {
 	room := x.Setup.Room
-	return &journal{x: x, run: r, voice: voice, receipts: receipts, subject: record.SubjectOf(r.Job, room.Device, room.Limit() > 0)}
+	return &journal{x: x, run: r, voice: voice, receipts: receipts, subject: record.SubjectOf(r.Job, room.Device,
+		room.Limit() > 0)}
 }
 
 type journal struct {

@@ -1,9 +1,9 @@
 // Package check decides what speaks against a command before it starts: its settings, its data, memory, disk, saved
-// states, the machine and its Python. [Examine] is pure; [Look] reads folders and the disk, under a deadline, and changes
-// nothing.
+// states, the machine and its Python. [Examine] is pure; [Look] reads folders and the disk, under a deadline, and
+// changes nothing.
 //
-// Of the machine [LookAtMachine] reads, and [Machine.Examine] decides what is wrong, and which command mends it. That is
-// all of launch doctor, which needs no command.
+// Of the machine [LookAtMachine] reads, and [Machine.Examine] decides what is wrong, and which command mends it.
+// That is all of launch doctor, which needs no command.
 package check
 
 import (

@@ -68,7 +68,8 @@ func cores(m Machine) []Finding {
 	if m.variable("OMP_NUM_THREADS") != "" {
 		return finding(Right, found+"; OMP_NUM_THREADS="+m.variable("OMP_NUM_THREADS"), "")
 	}
-	return finding(Remark, found, fmt.Sprintf("torch starts a thread for each of %d cores, but a cgroup gives it the time of %d",
+	return finding(Remark, found, fmt.Sprintf(
+		"torch starts a thread for each of %d cores, but a cgroup gives it the time of %d",
 		c.Allowed, gets), fmt.Sprintf("export OMP_NUM_THREADS=%d", gets))
 }
 

@@ -56,7 +56,8 @@ func container(m Machine) (out []Finding) {
 	}
 	if v := m.variable("NVIDIA_DRIVER_CAPABILITIES"); carded && v != "" && v != "all" &&
 		!strings.Contains(","+v+",", ",compute,") {
-		out = append(out, finding(Wrong, kind+", NVIDIA_DRIVER_CAPABILITIES="+v, "without \"compute\" the container has no CUDA",
+		out = append(out, finding(Wrong, kind+", NVIDIA_DRIVER_CAPABILITIES="+v,
+			"without \"compute\" the container has no CUDA",
 			kind+" run -e NVIDIA_DRIVER_CAPABILITIES=compute,utility …")...)
 	}
 	if len(out) == 0 {
@@ -79,7 +80,8 @@ func slurm(m Machine) (out []Finding) {
 		return finding(Remark, "Slurm, and no job", "this may be a login node: its limits are not those of a job",
 			"srun --gres gpu:1 --pty launch doctor")
 	case s.GPUs == "" && carded:
-		out = append(out, finding(Wrong, "job "+s.Job+" without a GPU", "the job did not ask for one", "#SBATCH --gres=gpu:1")...)
+		out = append(out, finding(Wrong, "job "+s.Job+" without a GPU", "the job did not ask for one",
+			"#SBATCH --gres=gpu:1")...)
 	}
 	if m.CPUs.Err == nil && s.CPUs == 0 && m.CPUs.Value.Allowed == 1 {
 		out = append(out, finding(Remark, "job "+s.Job+" has 1 core", "loader workers and the training share it",

@@ -91,15 +91,17 @@ func (m Machine) torchAndCard(found string) []Finding {
 	p, card := m.Python.Value, m.Cards.Value[0]
 	have := major(card.Driver)
 	if p.CUDA == "none" {
-		return finding(Wrong, found, "it cannot use the card: the training runs on the CPU, or fails", reinstall(p, have, card))
+		return finding(Wrong, found, "it cannot use the card: the training runs on the CPU, or fails", reinstall(p, have,
+			card))
 	}
 	cuda, err := strconv.ParseFloat(p.CUDA, 64) // "12.8"; no minor version has had two digits
 	if err != nil {
 		return nil
 	}
 	if need := driverOf[int(cuda)]; need > have && have > 0 {
-		return finding(Wrong, found+"; driver "+card.Driver, fmt.Sprintf("CUDA %d needs driver %d or newer: torch finds no card",
-			int(cuda), need), "update the driver: "+install(m.Driver.Value.OS), reinstall(p, have, card))
+		return finding(Wrong, found+"; driver "+card.Driver,
+			fmt.Sprintf("CUDA %d needs driver %d or newer: torch finds no card",
+				int(cuda), need), "update the driver: "+install(m.Driver.Value.OS), reinstall(p, have, card))
 	}
 	capability, err := strconv.ParseFloat(card.Capability, 64)
 	switch first := firstCUDA[major(card.Capability)]; {

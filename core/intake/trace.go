@@ -36,7 +36,8 @@ func (r *Reading) trace(ctx context.Context, o Options, set *ladder.Set) {
 // traceTyped makes a job of a command that no plugin knows: it runs as typed, and what it needs is traced.
 func (r *Reading) traceTyped(ctx context.Context, o Options) {
 	look := lookFor(ctx, o.Wish, r.Command.Env)
-	r.Job = &job.Job{Command: r.Command, Plugin: Traced, Dialect: "no plugin knows it", Name: filepath.Base(r.program.Script)}
+	r.Job = &job.Job{Command: r.Command, Plugin: Traced, Dialect: "no plugin knows it",
+		Name: filepath.Base(r.program.Script)}
 	if !r.measure(o, look) {
 		return
 	}

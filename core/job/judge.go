@@ -13,8 +13,8 @@ import (
 // What was reached at the end of a training is judged here: each check of a plugin is a pattern, a bound and
 // a window over what the program printed. What was not printed could not be checked, and is never met.
 //
-// [CheckValues.Add] holds a bounded amount of a figure, whatever is printed. [Judge] is pure: it decides by these values.
-// No project is known here.
+// [CheckValues.Add] holds a bounded amount of a figure, whatever is printed. [Judge] is pure: it decides by these
+// values. No project is known here.
 
 // A CheckState is the result of a check.
 type CheckState string
@@ -319,8 +319,8 @@ func clip(s string, most int) string {
 	return s
 }
 
-// OpenChecks lists the items that the end of a run reports: those that are not met, and those that the project declares and
-// that could not be checked.
+// OpenChecks lists the items that the end of a run reports: those that are not met, and those that the project
+// declares and that could not be checked.
 func OpenChecks(all []CheckResult) (out []CheckResult) {
 	for _, it := range all {
 		if !it.Elsewhere && (it.State == NotMet || it.State == NotChecked && it.Declared) {

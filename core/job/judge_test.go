@@ -133,7 +133,8 @@ func TestContinued(t *testing.T) {
 
 // The end of a run reports what is open, and what no other line reports.
 func TestOpen(t *testing.T) {
-	all := []CheckResult{{Name: "a", State: Met, Declared: true}, {Name: "b", State: NotMet}, {Name: "c", State: NotChecked},
+	all := []CheckResult{{Name: "a", State: Met, Declared: true}, {Name: "b", State: NotMet}, {Name: "c",
+		State: NotChecked},
 		{Name: "d", State: NotChecked, Declared: true}, {Name: "e", State: NotMet, Elsewhere: true}}
 	names := ""
 	for _, it := range OpenChecks(all) {

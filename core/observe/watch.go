@@ -1,5 +1,5 @@
-// Package observe watches the processes of a job while an attempt runs: the memory that they hold, whose peaks it assigns
-// to the job's phases, and the ranks among them that wait for one that has ended.
+// Package observe watches the processes of a job while an attempt runs: the memory that they hold, whose peaks it
+// assigns to the job's phases, and the ranks among them that wait for one that has ended.
 package observe
 
 import (

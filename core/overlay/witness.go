@@ -16,8 +16,8 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A witness hears what a program's own Python processes say of their memory: what the card's allocator refused, and from
-// where it was asked; the allocator's peaks; the exception that ended a process.
+// A witness hears what a program's own Python processes say of their memory: what the card's allocator refused, and
+// from where it was asked; the allocator's peaks; the exception that ended a process.
 //
 // It is a part of the hook that [Install] installs (witness.py), off unless launch or a plugin wants it. The program
 // prints and returns what it would without it. What stands in the way is said ([oom.Handshake]) and never stops a run.

@@ -473,7 +473,8 @@ func TestReadWitness(t *testing.T) {
 	if in.Failure == nil || in.Failure.Type != "KeyError" || in.Failure.Before != time.Second || !slices.Equal(in.Failure.Frames, []oom.Frame{{Path: "a.py", Line: 3, Name: "f"}}) {
 		t.Errorf("what trains counts for more than a helper, the first for more than later ones: %+v", in.Failure)
 	}
-	if n := len(in.Refused); in.Count != 100 || n != 2*mostKept || *in.Refused[0].Requested != 0 || *in.Refused[mostKept-1].Requested != mostKept-1 || *in.Refused[n-1].Requested != 99 {
+	if n := len(in.Refused); in.Count != 100 || n != 2*mostKept || *in.Refused[0].Requested != 0 ||
+		*in.Refused[mostKept-1].Requested != mostKept-1 || *in.Refused[n-1].Requested != 99 {
 		t.Errorf("%d of %d", n, in.Count)
 	}
 	if text, err := json.Marshal(in); err != nil || json.Unmarshal(text, &oom.Inside{}) != nil {

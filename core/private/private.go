@@ -1,6 +1,6 @@
-// Package private keeps to what no other account can have changed, on a machine that is shared: launch's own files, which
-// it keeps so; the settings files of others, which it believes only then (trust.go); and the programs of the system, which
-// it starts from no folder that may have been cloned (programs.go).
+// Package private keeps to what no other account can have changed, on a machine that is shared: launch's own files,
+// which it keeps so; the settings files of others, which it believes only then (trust.go); and the programs of the
+// system, which it starts from no folder that may have been cloned (programs.go).
 //
 // A path is private where every folder on the way to it belongs to this user or to root, and nobody else can put another
 // thing in its place: a folder that others can write is only passed where it is sticky, and what lies in it belongs to

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launch takes settings from files that nobody but the user can have written: files that the user or root owns and nobody else can
-// write (compare git's safe.directory and sshd's StrictModes). It also keeps the list of files that the user has
-// approved.
+// launch takes settings from files that nobody but the user can have written: files that the user or root owns and
+// nobody else can write (compare git's safe.directory and sshd's StrictModes). It also keeps the list of files that
+// the user has approved.
 //
 // It checks a file and its folder, but not the folders above. An attacker who can move a folder of the user's can only
 // replace it by another folder of the user's, because a folder of the attacker's has the wrong owner.

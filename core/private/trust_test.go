@@ -84,7 +84,8 @@ func TestRead(t *testing.T) {
 		t.Errorf("one in an open folder: %+v, %v", f, err)
 	}
 	os.Symlink(filepath.Join(dir, "a"), filepath.Join(dir, "link"))
-	if f, err := ReadSettings(filepath.Join(dir, "link")); err != nil || f.Foreign != nil || string(f.Text) != "text" || filepath.Base(f.Path) != "link" {
+	if f, err := ReadSettings(filepath.Join(dir, "link")); err != nil || f.Foreign != nil || string(f.Text) != "text" ||
+		filepath.Base(f.Path) != "link" {
 		t.Errorf("a link of one's own to one's own: %+v, %v", f, err)
 	}
 	os.Symlink(filepath.Join(open, "a"), filepath.Join(dir, "out"))

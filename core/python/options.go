@@ -11,8 +11,8 @@ import (
 // The settings that a Python training program takes are the options of its command line with their
 // defaults, the keys of its configuration, and the constants of its script.
 //
-// [ReadOptions] reads the script and the files of its project that it imports, and runs nothing. A default that comes from
-// code that is not read, or that is computed, is unknown.
+// [ReadOptions] reads the script and the files of its project that it imports, and runs nothing. A default that
+// comes from code that is not read, or that is computed, is unknown.
 
 // How says by what a program takes a setting.
 type How string

@@ -44,10 +44,11 @@ func (s Subject) correct(set *ladder.Set, l ladder.Ladder, receipts []Receipt) (
 			prices[fmt.Sprint(k.Settings)] = e // a map is printed in the order of its keys
 		}
 	}
-	lessons := learn(receipts, s.key(set, l.Phase, set.Shared.Asked, l.Asked), s.machine, func(k ReceiptKey) (mem.Estimate, bool) {
-		e, ok := prices[fmt.Sprint(k.Settings)]
-		return e, ok && k.Program == s.program
-	})
+	lessons := learn(receipts, s.key(set, l.Phase, set.Shared.Asked, l.Asked), s.machine,
+		func(k ReceiptKey) (mem.Estimate, bool) {
+			e, ok := prices[fmt.Sprint(k.Settings)]
+			return e, ok && k.Program == s.program
+		})
 	rungs = slices.Clone(l.Rungs)
 	for i := range rungs {
 		r := &rungs[i]

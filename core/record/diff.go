@@ -144,7 +144,8 @@ func Compare(a, b Side) Diff {
 
 // kindOf is the kind under which a difference of two identities is listed. Recipes and arguments are compared setting
 // by setting.
-var kindOf = map[string]string{identity.Code: kindCode, identity.Environment: kindEnvironment, identity.Python: kindVersions,
+var kindOf = map[string]string{identity.Code: kindCode, identity.Environment: kindEnvironment,
+	identity.Python:   kindVersions,
 	identity.Packages: kindVersions, identity.Data: kindData, identity.Ranks: kindPlan}
 
 // identities lists, by kind, what differs between what the two runs are, as far as x and y do not have it.
@@ -215,7 +216,8 @@ type side struct {
 
 func readSide(of Side) side {
 	h := of.History
-	s := side{run: ComparedRun{ID: h.ID, Command: []string{}}, known: map[string]bool{}, values: map[string]map[string]string{}}
+	s := side{run: ComparedRun{ID: h.ID, Command: []string{}}, known: map[string]bool{},
+		values: map[string]map[string]string{}}
 	for _, kind := range kinds {
 		s.values[kind] = map[string]string{}
 	}
@@ -313,7 +315,8 @@ func phases(x, y side) []PhasePair {
 		}
 	}
 	for _, name := range names {
-		p := PhasePair{Phase: name, Predicted: []LinePair{}, Measured: peakPairs(x.outcome.Measured[name], y.outcome.Measured[name])}
+		p := PhasePair{Phase: name, Predicted: []LinePair{}, Measured: peakPairs(x.outcome.Measured[name],
+			y.outcome.Measured[name])}
 		a, b := x.estimate(name), y.estimate(name)
 		if a != nil && b != nil {
 			p.Predicted = lines(*a, *b)

@@ -134,7 +134,8 @@ func believed(receipts []Receipt, of ReceiptKey) (out []Receipt) {
 // A measured function finds the measurement for a curve in a receipt.
 type measured func(Receipt) (mem.Measurement, bool)
 
-// always, tensor and noTensor select the lines that a measurement covers; counted selects those that follow from shapes.
+// always, tensor and noTensor select the lines that a measurement covers; counted selects those that follow from
+// shapes.
 func always(mem.Item) bool { return true }
 func tensor(it mem.Item) bool {
 	return it.Kind != mem.Context && it.Kind != mem.Slack && it.Kind != mem.Runtime && it.Kind != mem.Others

@@ -34,7 +34,8 @@ func priced(micro int64, on Machine) mem.Estimate {
 }
 
 func key(arch string, micro int64) ReceiptKey {
-	return ReceiptKey{Plugin: "p", Arch: arch, Phase: "training", Program: "x", Project: "w", Python: "py", Settings: map[string]string{"micro-batch": strconv.FormatInt(micro, 10), "crop": "64"}}
+	return ReceiptKey{Plugin: "p", Arch: arch, Phase: "training", Program: "x", Project: "w", Python: "py",
+		Settings: map[string]string{"micro-batch": strconv.FormatInt(micro, 10), "crop": "64"}}
 }
 
 var clock = time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
@@ -226,7 +227,10 @@ func TestLearnLine(t *testing.T) {
 			mem.Sampled))}, 8, 700, false},
 	} {
 		of := key("net", tt.micro)
-		got := learn(tt.receipts, of, host, func(ReceiptKey) (mem.Estimate, bool) { return mem.Estimate{Unknown: "no formula"}, true }).apply(tt.e, of)
+		got := learn(tt.receipts, of, host, func(ReceiptKey) (mem.Estimate,
+			bool) {
+			return mem.Estimate{Unknown: "no formula"}, true
+		}).apply(tt.e, of)
 		if tt.want == 0 {
 			if got.Known() || len(got.Learned) > 0 {
 				t.Errorf("%s: %+v, want it to stay unknown", name, got)
@@ -294,7 +298,8 @@ func TestLearnAtLeast(t *testing.T) {
 	e := mem.Estimate{Items: []mem.Item{{Kind: mem.Buffers, What: "queue", Bytes: 100 * mib}}, Unknown: "no formula"}
 	r := took(8, host, data(500, mem.AtLeast))
 	r.Predicted = e
-	got := learn([]Receipt{r}, key("net", 8), host, func(ReceiptKey) (mem.Estimate, bool) { return e, true }).apply(e, key("net", 8))
+	got := learn([]Receipt{r}, key("net", 8), host, func(ReceiptKey) (mem.Estimate, bool) { return e, true }).apply(e,
+		key("net", 8))
 	if got.Known() || got.Least() != 500*mib || len(got.Learned) == 0 || !strings.Contains(got.Unknown, "ran out of memory") {
 		t.Errorf("%+v", got)
 	}
@@ -483,7 +488,8 @@ func TestRuntimeIsOfOneProject(t *testing.T) {
 		"of another project":     {elsewhere("v", "py"), of, false},
 		"of another interpreter": {elsewhere("w", "venv"), of, false},
 		"of an unknown one":      {elsewhere("", ""), of, false},
-		"for an unknown one":     {elsewhere("", ""), ReceiptKey{Plugin: "p", Arch: "net", Phase: "training", Settings: of.Settings}, false},
+		"for an unknown one": {elsewhere("", ""), ReceiptKey{Plugin: "p", Arch: "net", Phase: "training",
+			Settings: of.Settings}, false},
 	} {
 		e := learn(tt.receipts, tt.of, host, today(host)).apply(priced(16, host), tt.of)
 		if got := e.Total() != priced(16, host).Total(); got != tt.learned {

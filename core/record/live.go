@@ -22,7 +22,8 @@ import (
 // The file is written in place, by one write. A rename each second would make the file system write to its disk each
 // second, and in place a full disk does no harm. A checksum shows a reader that it has read half of an older status.
 
-// StatusVersion of [Status]. A reader refuses newer ones. Fields are added within a version and never change their meaning.
+// StatusVersion of [Status]. A reader refuses newer ones. Fields are added within a version and never change their
+// meaning.
 const StatusVersion = 1
 
 // StatusEvery is the time between two statuses.

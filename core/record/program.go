@@ -125,8 +125,8 @@ func without(j *job.Job, args []string) (out []string) {
 	return out
 }
 
-// programWords divides arguments into words. An option takes the argument after it as its value if that is no option, and if
-// it is not declared as a flag.
+// programWords divides arguments into words. An option takes the argument after it as its value if that is no
+// option, and if it is not declared as a flag.
 func programWords(args []string, options []config.Option) (out []word) {
 	for i := 0; i < len(args); i++ {
 		a := args[i]

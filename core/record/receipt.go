@@ -13,8 +13,8 @@ import (
 
 // Receipts keep what was predicted and what was measured of each phase of an attempt, to correct later estimates.
 //
-// A [Subject] is a job on a machine. After an attempt it makes the receipts, which a [Receipts] keeps in a file; before the
-// next run it corrects the job's ladders by the receipts in that file.
+// A [Subject] is a job on a machine. After an attempt it makes the receipts, which a [Receipts] keeps in a file;
+// before the next run it corrects the job's ladders by the receipts in that file.
 
 // ReceiptVersion is the version of [Receipt]. Fields are added within a version and never change their meaning.
 const ReceiptVersion = 1

@@ -72,7 +72,8 @@ func (s *side) edited(r *run.Run) {
 }
 
 // environmentMatters are the variables that change how a PyTorch program runs.
-var environmentMatters = lazy.MustCompile(`^(CUDA_|PYTORCH_|TORCH_|NCCL_|OMP_|MKL_|MALLOC_|CUBLAS_|NVIDIA_|LD_PRELOAD$|` +
+var environmentMatters = lazy.MustCompile(`^(CUDA_|PYTORCH_|TORCH_|NCCL_|OMP_|MKL_|MALLOC_|CUBLAS_|` +
+	`NVIDIA_|LD_PRELOAD$|` +
 	`LD_LIBRARY_PATH$|PYTHON|VIRTUAL_ENV$|CONDA_DEFAULT_ENV$|HF_HUB_OFFLINE$|SLURM_JOB_PARTITION$|SLURM_CPUS_PER_TASK$)`)
 
 // Settings that choose what a training reads: by their own name ("dataroot_gt", "--data"), or by a name that means data

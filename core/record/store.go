@@ -19,8 +19,8 @@ import (
 	"github.com/launch-ml/launch/core/private"
 )
 
-// A Receipts is a file of receipts, with one line of JSON for each. New receipts are appended. Reading skips lines that are
-// not valid, such as one that a full disk has truncated.
+// A Receipts is a file of receipts, with one line of JSON for each. New receipts are appended. Reading skips lines
+// that are not valid, such as one that a full disk has truncated.
 //
 // The file is bounded: it keeps the newest five receipts of one phase of one program at the same settings on the same
 // machine, and the newest 500 of all.

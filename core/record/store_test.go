@@ -19,7 +19,8 @@ var monday = time.Date(2026, 11, 2, 0, 0, 0, 0, time.UTC)
 func aReceipt(n int, micro string) Receipt {
 	return Receipt{
 		Version: 1, Run: fmt.Sprintf("run-%d", n), Attempt: 1, Time: monday.Add(time.Duration(n) * time.Minute), Ending: "succeeded",
-		Job:       ReceiptKey{Plugin: "sisr", Arch: "net", Phase: "training", Settings: map[string]string{"micro-batch": micro}},
+		Job: ReceiptKey{Plugin: "sisr", Arch: "net", Phase: "training",
+			Settings: map[string]string{"micro-batch": micro}},
 		Machine:   Machine{Kind: "cpu", Torch: "2.9"},
 		Predicted: mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: 100}}},
 		Measured:  []mem.Measurement{{Is: mem.Data, Bytes: 110, Bound: mem.Sampled}},

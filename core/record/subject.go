@@ -26,8 +26,9 @@ type Subject struct {
 	python  string // digest of the interpreter's path
 }
 
-// SubjectOf returns the subject of a job on a device. With d nil it has no machine: it makes no receipts and corrects nothing.
-// limited reports whether launch limits the job's memory on a CPU and so sets its heap ([python.SteadyHeap]).
+// SubjectOf returns the subject of a job on a device. With d nil it has no machine: it makes no receipts and
+// corrects nothing. limited reports whether launch limits the job's memory on a CPU and so sets its heap
+// ([python.SteadyHeap]).
 func SubjectOf(j *job.Job, d *gpu.Device, limited bool) Subject {
 	s := Subject{job: j, machine: machineOf(j.Command.Env, d, limited), program: programOf(j), project: digest(j.Command.Dir)}
 	if prog, err := command.Program(j.Command.Args, j.Command.Env, j.Command.Dir); err == nil {
@@ -90,7 +91,8 @@ func allocatorOf(env []string, kind string) string {
 
 // key identifies a phase at a shared rung and a rung of its own ladder.
 func (s Subject) key(set *ladder.Set, phase string, shared, rung int) ReceiptKey {
-	k := ReceiptKey{Plugin: s.job.Plugin, Arch: s.job.Arch, Generation: s.job.Generation, Phase: phase, Program: s.program, Project: s.project, Python: s.python, Settings: map[string]string{}}
+	k := ReceiptKey{Plugin: s.job.Plugin, Arch: s.job.Arch, Generation: s.job.Generation, Phase: phase,
+		Program: s.program, Project: s.project, Python: s.python, Settings: map[string]string{}}
 	for _, knob := range s.job.Knobs {
 		if knob.Dead == "" && knob.Value != "" {
 			k.Settings[knob.Name] = knob.Value

@@ -43,7 +43,10 @@ func TestTrials(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		of := key("net", 32)
-		got := learn([]Receipt{r}, of, card, func(ReceiptKey) (mem.Estimate, bool) { return r.Predicted, true }).apply(r.Predicted,
+		got := learn([]Receipt{r}, of, card, func(ReceiptKey) (mem.Estimate, bool) {
+			return r.Predicted,
+				true
+		}).apply(r.Predicted,
 			of)
 		if off := float64(got.Total())/gib - tt.want; off < -.01 || off > .01 {
 			t.Errorf("%s: %v, want %.2f GiB: %+v", name, got.Total(), tt.want, got.Items)

@@ -152,15 +152,16 @@ func NoticePlaces(list string) (places []NoticePlace, err error) {
 func parseURL(text string) (NoticePlace, error) {
 	address, plain := strings.CutPrefix(text, "plain+")
 	if !strings.Contains(address, "://") {
-		return NoticePlace{}, fmt.Errorf("%.20q is not one of bell, desktop, and an address such as https://ntfy.sh/TOPIC", text)
+		return NoticePlace{}, fmt.Errorf("%.20q is not one of bell, desktop, and an address such as https://ntfy.sh/TOPIC",
+			text)
 	}
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Host == "":
 		return NoticePlace{}, fmt.Errorf("a webhook's address cannot be read")
 	case u.Scheme == "http" && !sendHere(u.Hostname()):
-		return NoticePlace{}, fmt.Errorf("the webhook at %s is to be reached by https: by http everybody on the way can read it",
-			u.Hostname())
+		return NoticePlace{}, fmt.Errorf("the webhook at %s is to be reached by https: by http everybody on "+
+			"the way can read it", u.Hostname())
 	case u.Scheme != "https" && u.Scheme != "http":
 		return NoticePlace{}, fmt.Errorf("a webhook's address begins with https://, not with %s://", u.Scheme)
 	}

@@ -162,7 +162,8 @@ func TestParse(t *testing.T) {
 	}
 	for _, bad := range []string{"beep", "http://a.example/secret", "http://localhost.example/secret", "ftp://a/secret",
 		"https:///secret", "https://a b/secret", "file:///secret", "//a/secret"} {
-		if _, err := NoticePlaces(bad); err == nil || strings.Contains(err.Error(), "secret") && strings.Contains(bad, "://") {
+		if _, err := NoticePlaces(bad); err == nil || strings.Contains(err.Error(), "secret") && strings.Contains(bad,
+			"://") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}

@@ -80,7 +80,8 @@ func (t *Taken) Error() string {
 		t.Want, strings.Join(who, "; "))
 }
 
-// Claimable returns nil if that much of a resource can be claimed in addition to the claims held, or the reason why not.
+// Claimable returns nil if that much of a resource can be claimed in addition to the claims held, or the reason why
+// not.
 func Claimable(r Resource, want, total unit.Bytes, held []Held) *Taken {
 	sum, by := want, []Held{}
 	for _, h := range held {
@@ -124,8 +125,8 @@ type Claim struct {
 	held Held
 }
 
-// TakeClaim claims want bytes of a resource that has total bytes. The error is a *[Taken] if others hold too much; any other
-// error means that the claim could not be written. With anyway it claims the memory in any case.
+// TakeClaim claims want bytes of a resource that has total bytes. The error is a *[Taken] if others hold too much;
+// any other error means that the claim could not be written. With anyway it claims the memory in any case.
 func TakeClaim(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) {
 	made, err := DecideClaims(nil, func(held []Held) ([]Want, error) {
 		if taken := Claimable(r, want, total, held); taken != nil && !anyway {
@@ -139,9 +140,9 @@ func TakeClaim(r Resource, want, total unit.Bytes, anyway bool) (*Claim, error) 
 	return made[0], nil
 }
 
-// DecideClaims passes the claims that are held to decide, and makes the claims that it returns, all or none. No other launch
-// of this account claims anything meanwhile, so decide has to be quick. The claims in place of which these are made
-// then end; without an error only. An error of decide's is returned as it is.
+// DecideClaims passes the claims that are held to decide, and makes the claims that it returns, all or none. No
+// other launch of this account claims anything meanwhile, so decide has to be quick. The claims in place of which
+// these are made then end; without an error only. An error of decide's is returned as it is.
 func DecideClaims(inPlaceOf []*Claim, decide func(held []Held) ([]Want, error)) (made []*Claim, err error) {
 	dir, err := own()
 	if err != nil {

@@ -184,7 +184,8 @@ func TestAnothers(t *testing.T) {
 	if theirs != 1 {
 		t.Errorf("%d claims of the other account are listed", theirs)
 	}
-	if Claimable(HostMemory, 20*gib, 24*gib, []Held{{Want: Want{Resource: HostMemory, Bytes: 400 << 40}, UID: another}}) != nil {
+	if Claimable(HostMemory, 20*gib, 24*gib, []Held{{Want: Want{Resource: HostMemory, Bytes: 400 << 40},
+		UID: another}}) != nil {
 		t.Error("another account's claim refuses")
 	}
 	if Claimable(HostMemory, 20*gib, 24*gib, []Held{{Want: Want{Resource: HostMemory, Bytes: 20 * gib}, UID: 0}}) == nil {

@@ -91,19 +91,19 @@ func alone(dir string) (unlock func(), err error) {
 // ErrClaims is wrapped by the error of a decision that other launches did not let begin.
 var ErrClaims = errors.New("locking the claims")
 
-// ClaimsWithin makes base the only folder in which the folders of claims are looked for and made. It is for tests, whose
-// launches must not meet the claims of the machine.
+// ClaimsWithin makes base the only folder in which the folders of claims are looked for and made. It is for tests,
+// whose launches must not meet the claims of the machine.
 func ClaimsWithin(base string) { bases = func() []string { return []string{base} } }
 
-// SharedPath is the place of a file that launches of this account share beside their claims, such as what one of them has
-// seen of the cards.
+// SharedPath is the place of a file that launches of this account share beside their claims, such as what one of
+// them has seen of the cards.
 func SharedPath(name string) (string, error) {
 	dir, err := own()
 	return filepath.Join(dir, name), err
 }
 
-// ClaimStamp changes when a claim of this account is made, changed or released. A change within a few milliseconds of an
-// earlier one may leave it as it was, and so does the death of a launch: see [BuryClaims].
+// ClaimStamp changes when a claim of this account is made, changed or released. A change within a few milliseconds
+// of an earlier one may leave it as it was, and so does the death of a launch: see [BuryClaims].
 func ClaimStamp() time.Time {
 	dir, err := place()
 	if err != nil {
@@ -116,8 +116,8 @@ func ClaimStamp() time.Time {
 	return info.ModTime()
 }
 
-// BuryClaims removes the claims of this account's launches that were killed, so that Stamp changes. They count no more even
-// if nobody does. It does nothing if another launch did so less than a time ago.
+// BuryClaims removes the claims of this account's launches that were killed, so that Stamp changes. They count no
+// more even if nobody does. It does nothing if another launch did so less than a time ago.
 func BuryClaims(ago time.Duration) {
 	dir, err := place()
 	if err != nil {

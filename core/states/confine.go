@@ -490,7 +490,8 @@ func (r *Roots) Glob(pattern string) (paths []string) {
 func (p place) hits(beyond []string) (rels []string) {
 	for _, hit := range file.Glob(filepath.Join(escape(p.root), p.rel)) {
 		to, err := target(hit)
-		if err != nil || !isWithin(p.root, to) && !slices.ContainsFunc(beyond, func(b string) bool { return isWithin(b, to) }) {
+		if err != nil || !isWithin(p.root, to) && !slices.ContainsFunc(beyond,
+			func(b string) bool { return isWithin(b, to) }) {
 			continue
 		}
 		if rel, err := filepath.Rel(p.root, hit); err == nil {

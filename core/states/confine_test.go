@@ -167,7 +167,8 @@ func TestForgedRecipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.Resume.Aside = []string{dir + "/home/*.txt"}
-	if r := NewRoots(j); len(r.Movable(j.Resume.Aside[0])) > 0 || !strings.Contains(r.Warning(), "plugin mine names paths outside the folders of this command; launch ignores them") {
+	if r := NewRoots(j); len(r.Movable(j.Resume.Aside[0])) > 0 || !strings.Contains(r.Warning(),
+		"plugin mine names paths outside the folders of this command; launch ignores them") {
 		t.Errorf("it is named by the plugin's own words; %q", r.Warning())
 	}
 }

@@ -1,5 +1,5 @@
-// Package states finds the saved states that a resume reads, in the folders that a job's paths may lie in ([Roots]), and
-// decides from which of them a run may resume.
+// Package states finds the saved states that a resume reads, in the folders that a job's paths may lie in ([Roots]),
+// and decides from which of them a run may resume.
 //
 // A state counts for an attempt if it is new or changed compared with a [Listing] from before the attempt, and if there
 // is [Evidence] that a process of this run wrote it. A run that resumes from another run's state trains nothing, or the

@@ -30,8 +30,8 @@ type cell struct {
 	Files   map[string][]byte `json:"files"`   // what the jail has in its folder [shelf], by name
 }
 
-// scrap is where the memory for what is written is mounted while the jail is built: a folder that every Linux has, and of
-// which the jail has its own.
+// scrap is where the memory for what is written is mounted while the jail is built: a folder that every Linux has,
+// and of which the jail has its own.
 const scrap = "/proc"
 
 // shelf is where the jail has the tracer.
@@ -148,9 +148,9 @@ type layers struct {
 // mostEntries bounds the folders that are made anew, entry by entry.
 const mostEntries = 5000
 
-// cover puts a layer over a folder, into which all writes go: what is there can be read, and nothing can be changed. The
-// kernel puts none over a folder with mounts below it, so such a folder is made anew from layers over what it holds.
-// What takes no layer is there for reading only.
+// cover puts a layer over a folder, into which all writes go: what is there can be read, and nothing can be changed.
+// The kernel puts none over a folder with mounts below it, so such a folder is made anew from layers over what it
+// holds. What takes no layer is there for reading only.
 func (l *layers) cover(at string) error {
 	if at == "/dev" || at == "/proc" || at == "/sys" {
 		return nil
@@ -350,10 +350,12 @@ func (c cell) give() error {
 const noRoot = 1<<0 | 1<<1 | 1<<2 | 1<<3
 
 // virtual are file systems that hold no files of anybody's. The jail has its own, or none.
-var virtual = []string{"proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "mqueue", "debugfs", "securityfs", "bpf",
+var virtual = []string{"proc", "sysfs", "devtmpfs", "devpts", "cgroup", "cgroup2", "mqueue", "debugfs", "securityfs",
+	"bpf",
 	"tracefs", "hugetlbfs", "fusectl", "configfs", "nsfs", "pstore", "efivarfs", "autofs", "binfmt_misc", "rpc_pipefs"}
 
-// mounted lists where file systems with files are mounted, each after what it lies in. /dev, /proc and /sys are left out.
+// mounted lists where file systems with files are mounted, each after what it lies in. /dev, /proc and /sys are left
+// out.
 func mounted() (at []string, err error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {

@@ -18,13 +18,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inJail runs a shell script in a jail. Where this machine's kernel gives none, it must refuse and say so, and nothing of
-// the script may run.
+// inJail runs a shell script in a jail. Where this machine's kernel gives none, it must refuse and say so, and
+// nothing of the script may run.
 func inJail(t *testing.T, dir, script string, deadline time.Duration) (*Trace, bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	c := cell{Argv: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin", "HOME=" + dir}, Dir: dir, Disk: 8 << 20,
+	c := cell{Argv: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin", "HOME=" + dir}, Dir: dir,
+		Disk: 8 << 20,
 		Data: 1 << 30, Seconds: 20, Input: []byte("asked\n"), Files: map[string][]byte{"recipe/x.yml": []byte("batch: 4\n")}}
 	out, err := c.run(ctx)
 	switch {
@@ -102,7 +103,8 @@ echo 'M step' >&3; echo 'E {"why": "done", "steps": 1}' >&3`, kept, os.Getpid(),
 func TestJailEndsWithWhatItStarted(t *testing.T) {
 	home := t.TempDir()
 	begun := time.Now()
-	out, ok := inJail(t, home, `(trap '' TERM INT HUP; setsid sh -c 'exec -a launch-trace-test sleep 300' &) ; while :; do :; done`, 2*time.Second)
+	out, ok := inJail(t, home, `(trap '' TERM INT HUP; setsid sh -c 'exec -a launch-trace-test sleep 300' &)
+while :; do :; done`, 2*time.Second)
 	if !ok {
 		return
 	}
@@ -128,7 +130,8 @@ func TestJailLimitsTime(t *testing.T) {
 }
 
 func TestJailBoundsOutput(t *testing.T) {
-	out, ok := inJail(t, t.TempDir(), `head -c 50000000 /dev/zero | tr '\0' x; echo; echo last; echo 'E {"why": "done"}' >&3`, time.Minute)
+	out, ok := inJail(t, t.TempDir(), `head -c 50000000 /dev/zero | tr '\0' x; echo
+echo last; echo 'E {"why": "done"}' >&3`, time.Minute)
 	if ok && (len(out.Output) > mostText || !strings.HasSuffix(out.Output, "last\n")) {
 		t.Errorf("%d bytes are kept of what it printed", len(out.Output))
 	}

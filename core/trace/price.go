@@ -102,7 +102,8 @@ func (t *Trace) told(phases []Phase) string {
 	for _, p := range phases {
 		seen = append(seen, fmt.Sprintf("%s (%d batches)", p.Name, p.Batches))
 	}
-	text := fmt.Sprintf("traced with torch %s, without computing anything: %d optimizer steps: %s", t.End.Torch, t.End.Steps,
+	text := fmt.Sprintf("traced with torch %s, without computing anything: %d optimizer steps: %s", t.End.Torch,
+		t.End.Steps,
 		strings.Join(seen, ", "))
 	if s := t.StepsSeen(); len(s) > 1 && s[1].Samples > 0 {
 		text += fmt.Sprintf("; %d samples a step in %d passes", s[1].Samples, s[1].Passes)
@@ -136,8 +137,8 @@ func fill(set *ladder.Set, p Phase) {
 	}
 }
 
-// other is the rung that is traced beside the job as asked: the next smaller micro-batch without an estimate, or the next
-// larger one; -1 for none.
+// other is the rung that is traced beside the job as asked: the next smaller micro-batch without an estimate, or the
+// next larger one; -1 for none.
 func other(l *ladder.Ladder, shared int) int {
 	if l == nil {
 		return -1
@@ -171,7 +172,8 @@ func (p pair) costs() (why string, cost ladder.Cost) {
 	coupled := p.squares()
 	switch {
 	case a > 0 && b > 0 && a != b:
-		return fmt.Sprintf("%d samples enter an optimizer step at micro-batch %d, and %d at %d", a, p.micro, b, p.other), ladder.Recipe
+		return fmt.Sprintf("%d samples enter an optimizer step at micro-batch %d, and %d at %d", a, p.micro, b,
+			p.other), ladder.Recipe
 	case coupled > 0:
 		return fmt.Sprintf("a tensor of %v grows with the square of the micro-batch: the loss compares its samples", coupled),
 			ladder.Recipe
@@ -193,8 +195,8 @@ func (t *Trace) marked(name string) bool {
 	return slices.ContainsFunc(t.Events, func(e Event) bool { return e.What == Marked && e.Mark.Name == name })
 }
 
-// squares is the size of the largest tensor of a forward pass that grows with the square of the micro-batch; 0 for none. It
-// compares the requests of the two in order, where they are as many.
+// squares is the size of the largest tensor of a forward pass that grows with the square of the micro-batch; 0 for
+// none. It compares the requests of the two in order, where they are as many.
 func (p pair) squares() (largest unit.Bytes) {
 	a, b := p.asked.pass(), p.second.pass()
 	if len(a) != len(b) || p.micro == p.other {

@@ -89,8 +89,8 @@ func (t *Trace) kinds() map[int32]string {
 }
 
 // named names the phase of each event. Events are parted where a loader gives a batch and where an optimizer has
-// stepped; where no loader is seen, also where the script turns from training to evaluating. A part with a backward pass
-// or a step is training, one that only evaluates is validation.
+// stepped; where no loader is seen, also where the script turns from training to evaluating. A part with a backward
+// pass or a step is training, one that only evaluates is validation.
 func (t *Trace) named() []string {
 	names := make([]string, len(t.Events))
 	loads := slices.ContainsFunc(t.Events, func(e Event) bool { return e.What == Marked && e.Mark.Name == "batch" })
@@ -133,7 +133,8 @@ func (t *Trace) named() []string {
 }
 
 // estimate prices the moment at which a phase holds most.
-func (t *Trace) estimate(name string, first, at int, kinds map[int32]string, d gpu.Device, c mem.Caching) (e mem.Estimate) {
+func (t *Trace) estimate(name string, first, at int, kinds map[int32]string, d gpu.Device,
+	c mem.Caching) (e mem.Estimate) {
 	held := map[int32]int{} // what is live then, and where it was allocated
 	backward, batch := -1, -1
 	for i, ev := range t.Events[:at+1] {
@@ -191,9 +192,9 @@ func (t *Trace) estimate(name string, first, at int, kinds map[int32]string, d g
 var modelStates = map[string]mem.Kind{"parameter": mem.Parameters, "gradient": mem.Gradients, "state": mem.Optimizer,
 	"buffer": mem.Buffers}
 
-// replay is what the caching allocator reserves for a phase whose first event and fullest moment these are: what it needs
-// where the driver has just what lives, so that it gives back what is merely cached, and what it comes to hold where there
-// is room for all.
+// replay is what the caching allocator reserves for a phase whose first event and fullest moment these are: what it
+// needs where the driver has just what lives, so that it gives back what is merely cached, and what it comes to hold
+// where there is room for all.
 func (t *Trace) replay(first, at int, live unit.Bytes, c mem.Caching) (need, reserved unit.Bytes) {
 	free, tight := mem.Allocator{Caching: c}, mem.Allocator{Caching: c}
 	loose, bound := map[int32]int32{}, map[int32]int32{}

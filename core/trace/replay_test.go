@@ -16,8 +16,9 @@ var rtx3090 = gpu.Device{Kind: gpu.CUDA, Name: "NVIDIA GeForce RTX 3090", Total:
 
 const mib = 1 << 20
 
-// recorded is a training of three steps as the tracer reports it: 8 MiB of parameters, activations of 4 MiB a sample that
-// live from forward to backward, a state of twice the parameters from the first step on, and a validation of two batches.
+// recorded is a training of three steps as the tracer reports it: 8 MiB of parameters, activations of 4 MiB a sample
+// that live from forward to backward, a state of twice the parameters from the first step on, and a validation of two
+// batches.
 func recorded(micro, passes int, more ...string) string {
 	var b strings.Builder
 	id := 0
@@ -82,8 +83,9 @@ func TestPhases(t *testing.T) {
 		t.Errorf("%d batches of training and %d of validation", phases[0].Batches, phases[1].Batches)
 	}
 	e := phases[0].Estimate
-	for kind, want := range map[mem.Kind]unit.Bytes{mem.Parameters: 8 * mib, mem.Gradients: 8 * mib, mem.Optimizer: 16 * mib,
-		mem.Saved: (8 + 32) * mib, mem.Transients: 16 * mib} {
+	for kind, want := range map[mem.Kind]unit.Bytes{mem.Parameters: 8 * mib, mem.Gradients: 8 * mib,
+		mem.Optimizer: 16 * mib,
+		mem.Saved:     (8 + 32) * mib, mem.Transients: 16 * mib} {
 		if got := e.Of(kind); got != want {
 			t.Errorf("training has %v of %s, and not %v", got, kind, want)
 		}
@@ -127,11 +129,14 @@ func TestCosts(t *testing.T) {
 		cost          ladder.Cost
 		says          string
 	}{
-		"the same samples":            {recorded(8, 1), recorded(4, 2), ladder.None, ""},
-		"accumulation did not arrive": {recorded(8, 1), recorded(4, 1), ladder.Recipe, "8 samples enter an optimizer step at micro-batch 8, and 4 at 4"},
-		"micro-batch did not arrive":  {recorded(8, 1), recorded(8, 2), ladder.Recipe, "and 16 at 4"},
-		"a contrastive loss":          {recorded(8, 1, square), recorded(4, 2, square), ladder.Recipe, "grows with the square"},
-		"batch normalisation":         {recorded(8, 1, "M norm"), recorded(4, 2, "M norm"), ladder.Numerics, "batch normalisation"},
+		"the same samples": {recorded(8, 1), recorded(4, 2), ladder.None, ""},
+		"accumulation did not arrive": {recorded(8, 1), recorded(4, 1), ladder.Recipe,
+			"8 samples enter an optimizer step at micro-batch 8, and 4 at 4"},
+		"micro-batch did not arrive": {recorded(8, 1), recorded(8, 2), ladder.Recipe, "and 16 at 4"},
+		"a contrastive loss": {recorded(8, 1, square), recorded(4, 2, square), ladder.Recipe,
+			"grows with the square"},
+		"batch normalisation": {recorded(8, 1, "M norm"), recorded(4, 2, "M norm"), ladder.Numerics,
+			"batch normalisation"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := pair{asked: read(t, tt.asked), second: read(t, tt.second), micro: 8, other: 4}
@@ -165,7 +170,8 @@ func TestPriceOnALine(t *testing.T) {
 }
 
 func TestReadRefusesNoise(t *testing.T) {
-	for _, text := range []string{"A 1\n", "A -1 5\n", "A 1 -5\n", "hello\n", "F x\n", "E {\n", "A 99999999999999999999 1\n"} {
+	for _, text := range []string{"A 1\n", "A -1 5\n", "A 1 -5\n", "hello\n", "F x\n", "E {\n",
+		"A 99999999999999999999 1\n"} {
 		if err := (&Trace{}).read(strings.NewReader(text)); err == nil {
 			t.Errorf("%q is read as an event", text)
 		}

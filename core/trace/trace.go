@@ -203,7 +203,8 @@ func (t Tracer) environ() []string {
 	env := slices.DeleteFunc(slices.Clone(t.Env), func(kv string) bool { return strings.HasPrefix(kv, "PYTHONINSPECT=") })
 	return append(env, "CUDA_VISIBLE_DEVICES=", "PYTHONDONTWRITEBYTECODE=1", "PYTHONSAFEPATH=", "OMP_NUM_THREADS=1",
 		"MKL_NUM_THREADS=1", "TOKENIZERS_PARALLELISM=false", "WANDB_MODE=disabled", "HF_HUB_OFFLINE=1",
-		"HF_DATASETS_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "COMET_MODE=disabled", "MLFLOW_TRACKING_URI=file:///dev/shm/mlruns",
+		"HF_DATASETS_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "COMET_MODE=disabled",
+		"MLFLOW_TRACKING_URI=file:///dev/shm/mlruns",
 		"RANK=0", "LOCAL_RANK=0", fmt.Sprintf("WORLD_SIZE=%d", max(1, t.Ranks)), "MASTER_ADDR=127.0.0.1", "MASTER_PORT=29500",
 		"XDG_RUNTIME_DIR=")
 }
@@ -262,9 +263,11 @@ func (c cell) run(ctx context.Context) (*Trace, error) {
 		out.End = End{Why: "the time was over", Failed: out.steps() == 0, Steps: out.steps()}
 		return out, ctx.Err()
 	case out.End.Why == "" && cmd.ProcessState.ExitCode() == bySignal+int(syscall.SIGXCPU):
-		out.End = End{Why: fmt.Sprintf("its %d s of CPU time were over", c.Seconds), Failed: out.steps() == 0, Steps: out.steps()}
+		out.End = End{Why: fmt.Sprintf("its %d s of CPU time were over", c.Seconds), Failed: out.steps() == 0,
+			Steps: out.steps()}
 	case out.End.Why == "":
-		out.End = End{Why: "the script's process ended: " + lastLine(out.Output), Failed: out.steps() == 0, Steps: out.steps()}
+		out.End = End{Why: "the script's process ended: " + lastLine(out.Output), Failed: out.steps() == 0,
+			Steps: out.steps()}
 	}
 	return out, nil
 }

@@ -22,8 +22,9 @@ func TestStatus(t *testing.T) {
 		percent     int
 	}{
 		{"nothing is known", record.Status{Attempt: 1}, " launch", "launch", -1},
-		{"all is known", record.Status{Attempt: 2, Phase: "training", Progress: &steps, Memory: &record.StatusMemory{Now: 9 * unit.GiB,
-			Peak: 10 * unit.GiB, Is: "used"}, Predicted: map[string]unit.Bytes{"training": 11 * unit.GiB}},
+		{"all is known", record.Status{Attempt: 2, Phase: "training", Progress: &steps,
+			Memory: &record.StatusMemory{Now: 9 * unit.GiB,
+				Peak: 10 * unit.GiB, Is: "used"}, Predicted: map[string]unit.Bytes{"training": 11 * unit.GiB}},
 			" launch (attempt 2) · training · 41200/100000 (41 %) · 3h16m left · 9.00 GiB now, 10.0 GiB peak, 11.0 GiB " +
 				"estimated (used)", "41 % · 3h16m left · training", 41},
 		{"an epoch", record.Status{Attempt: 1, Phase: "training", Progress: &epoch}, " launch · training · 10/20",

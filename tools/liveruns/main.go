@@ -43,7 +43,8 @@ func status(name string, attempt, card int, at, total int64, step, rate, estimat
 		s.Predicted["validation"] = gib(estimate + 1.7)
 	}
 	if at > 0 {
-		s.Progress = &record.Progress{Iteration: at, Total: total, Rate: rate, Step: time.Duration(step * float64(time.Second))}
+		s.Progress = &record.Progress{Iteration: at, Total: total, Rate: rate,
+			Step: time.Duration(step * float64(time.Second))}
 	}
 	if peak > 0 {
 		s.Memory = &record.StatusMemory{Now: gib(peak), Peak: gib(peak), Is: mem.Used}

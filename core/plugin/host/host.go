@@ -1,5 +1,5 @@
-// Package host finds plugins, keeps those that the user has installed, picks the one that a command belongs to, and asks
-// it: in a process of its own or, one that is linked in where nothing will be started, in this one.
+// Package host finds plugins, keeps those that the user has installed, picks the one that a command belongs to, and
+// asks it: in a process of its own or, one that is linked in where nothing will be started, in this one.
 package host
 
 import (

@@ -549,7 +549,8 @@ func TestArchives(t *testing.T) {
 			paths = append(paths, zipOf(t, dir+"/bad.zip", bad...))
 		}
 		for _, path := range paths {
-			if _, err := s.Install(t.Context(), path, InstallOptions{}); err == nil || !strings.Contains(err.Error(), "unpacking") {
+			if _, err := s.Install(t.Context(), path, InstallOptions{}); err == nil || !strings.Contains(err.Error(),
+				"unpacking") {
 				t.Errorf("%s, %s: %v", name, filepath.Base(path), err)
 			}
 			if got := tree(t, s.Dir); len(got) > 0 {

@@ -238,8 +238,8 @@ func (p *InstalledPlugin) keep(pins []pin) error {
 }
 
 // Verify returns an error if the plugin must not be run: others can write to one of its files, or they are not those
-// that were pinned (then it wraps a [ChangedPlugin]). Files that were read before, and whose size, place and times are the
-// same since, are not read again.
+// that were pinned (then it wraps a [ChangedPlugin]). Files that were read before, and whose size, place and times
+// are the same since, are not read again.
 //
 // It protects from what changed between two uses. It cannot from a process of the same account that exchanges a file
 // in the moment between this and the start.

@@ -258,7 +258,8 @@ echo ']}' ;;`, "more than 10000 assignments", 0, 0},
 func TestStubborn(t *testing.T) {
 	defer func(d time.Duration) { farewell = d }(farewell)
 	farewell = 100 * time.Millisecond
-	s, err := StartSearcher(AskOptions{Command: []string{"sh", "-c", "trap '' TERM; sleep 1000 & echo $!; wait; wait; sleep 1000"},
+	s, err := StartSearcher(AskOptions{Command: []string{"sh", "-c",
+		"trap '' TERM; sleep 1000 & echo $!; wait; wait; sleep 1000"},
 		Check: nil})
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package local has what a sweep needs of this machine: its folders (store.go), a copy of its code (tree.go), the program
-// that chooses its trials (ask.go), and the trials, each a launch of its own, a child of this process.
+// Package local has what a sweep needs of this machine: its folders (store.go), a copy of its code (tree.go), the
+// program that chooses its trials (ask.go), and the trials, each a launch of its own, a child of this process.
 //
 // A trial outlives this process if it is killed. While it lives, it holds a lock on the file of its output, which it
 // has inherited: so there is no moment in which a process that continues the sweep could take a living trial for a

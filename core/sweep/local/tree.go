@@ -15,7 +15,8 @@ import (
 	"github.com/launch-ml/launch/core/sweep"
 )
 
-// Which code a sweep runs is recorded, and a copy of it made, where the code is under git. This changes neither the files nor the index. A copy adds objects and an entry of a worktree to the repository.
+// Which code a sweep runs is recorded, and a copy of it made, where the code is under git. This changes neither the
+// files nor the index. A copy adds objects and an entry of a worktree to the repository.
 
 // mostSource is the largest file that is read as source.
 const mostSource = 1 << 20
@@ -34,9 +35,9 @@ func ReadTree(ctx context.Context, dir string) (t *sweep.Tree, diff []byte, err 
 	return read(ctx, g)
 }
 
-// DiffTree is what differs from the commit in some files, given by their absolute paths: git's diff, followed by those that
-// git does not track. Of a file that is too large, or lies outside the work tree, it has the name. It is empty only
-// where all of them are as the commit has them, and nil where there is no commit.
+// DiffTree is what differs from the commit in some files, given by their absolute paths: git's diff, followed by
+// those that git does not track. Of a file that is too large, or lies outside the work tree, it has the name. It is
+// empty only where all of them are as the commit has them, and nil where there is no commit.
 func DiffTree(ctx context.Context, dir string, paths []string) ([]byte, error) {
 	g, err := openGit(ctx, dir)
 	if err != nil || g == nil {

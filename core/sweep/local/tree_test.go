@@ -98,7 +98,8 @@ func TestCopy(t *testing.T) {
 	if after := status(); after != before {
 		t.Errorf("the repository has changed from %q to %q", before, after)
 	}
-	if _, err := CopyTree(t.Context(), t.TempDir(), to); err == nil || !strings.Contains(err.Error(), "no git repository") {
+	if _, err := CopyTree(t.Context(), t.TempDir(), to); err == nil || !strings.Contains(err.Error(),
+		"no git repository") {
 		t.Error(err)
 	}
 }

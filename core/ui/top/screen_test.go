@@ -49,7 +49,8 @@ func workstation() Snapshot {
 			Progress: &record.Progress{Iteration: 210_000, Total: 500_000, At: noon.Add(-2 * time.Second), Rate: 61.4,
 				Step: 130 * time.Millisecond},
 			Memory: &record.StatusMemory{Now: 16 * gib, Peak: 18 * gib, Is: "used"}}),
-		run(2, "realplksr_x2_anime_with_a_rather_long_name", &record.Status{Phase: "validation", Predicted: by, Room: 23 * gib,
+		run(2, "realplksr_x2_anime_with_a_rather_long_name", &record.Status{Phase: "validation", Predicted: by,
+			Room:     23 * gib,
 			Progress: &record.Progress{Iteration: 5000, At: noon.Add(-40 * time.Second), Rate: 7.21},
 			Memory:   &record.StatusMemory{Now: 19 * gib, Peak: 19 * gib, Is: "used"}}),
 		run(3, "moco_v2_r50", &record.Status{Trial: "rehearsal", Phase: "training"}),
@@ -331,7 +332,8 @@ func many(runs, cards int) Snapshot {
 		left := float64(i * 100)
 		r := Run{ID: fmt.Sprintf("20261123-09%02d%02d.000-%04x", i/60, i%60, i), State: Running,
 			Title: fmt.Sprintf("trial-%03d", i), PID: 1000 + i, Expected: 8 * gib, Left: &left, Cards: []int{i % max(1, cards)},
-			Status: &record.Status{Time: noon, Phase: "training", Memory: &record.StatusMemory{Now: 7 * gib, Peak: 8 * gib, Is: "used"},
+			Status: &record.Status{Time: noon, Phase: "training", Memory: &record.StatusMemory{Now: 7 * gib, Peak: 8 * gib,
+				Is: "used"},
 				Progress: &record.Progress{Iteration: int64(i), Total: 1000, At: noon, Rate: 12.5, Step: time.Second}}}
 		s.Runs = append(s.Runs, r)
 	}

@@ -53,8 +53,8 @@ Nothing is computed, a card need not be there, and the script leaves no mark: al
 		"share of the card, measured speed, whether it fits; for several cards with --vram 8GiB,12GiB; "+
 		"--compare=KEY=V1,V2: values of a setting")
 	c.Flags().Lookup("compare").NoOptDefVal = byRungs
-	c.Flags().BoolVar(&traced, "trace", false, "run the script with tensors that are not there, for what the plan does not "+
-		"know; it leaves no mark")
+	c.Flags().BoolVar(&traced, "trace", false, "run the script with tensors that are not there, for what the "+
+		"plan does not know; it leaves no mark")
 	settings.AddSet(c.Flags())
 	settings.Use(c, settings.RoomFlags, settings.LimitFlags, settings.ReadingFlags, settings.StateFlags,
 		settings.ResultFlags, settings.PlanFlags)

@@ -126,7 +126,8 @@ func settingsFiles(dir string) (files []string) {
 // merge adds a file's settings to v and from, and those of a project's file to project. Settings that only the user may
 // make are taken if whole is set; otherwise merge returns them. It keeps each value as it is written (010, yes): decode
 // knows each setting's type.
-func merge(v *viper.Viper, file *private.Settings, whole bool, from map[string]string, project map[string]bool) (left leftOut, err error) {
+func merge(v *viper.Viper, file *private.Settings, whole bool, from map[string]string,
+	project map[string]bool) (left leftOut, err error) {
 	path := file.Path
 	var values map[string]yaml.Node
 	if err := yaml.Unmarshal(file.Text, &values); err != nil {

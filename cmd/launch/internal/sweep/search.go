@@ -12,7 +12,8 @@ func searcherOf(h *sweep.History, t sweep.Template, trials []sweep.Trial) (sweep
 	search := h.Spec.Search
 	switch {
 	case search != nil && len(search.Ask) > 0 && !h.Done:
-		s, err := local.StartSearcher(local.AskOptions{Command: search.Ask, Dir: t.Dir, Stderr: os.Stderr, Metric: search.Metric,
+		s, err := local.StartSearcher(local.AskOptions{Command: search.Ask, Dir: t.Dir, Stderr: os.Stderr,
+			Metric:   search.Metric,
 			Patience: search.Patience, Check: func(trial sweep.Trial) error {
 				if _, err := t.Render(trial); err != nil {
 					return err

@@ -502,7 +502,8 @@ var ignored = lazy.MustCompile(`^(lr|learning_rate|base_lr|max_lr|min_lr|init_lr
 func (d *drafting) ignore() {
 	var places []string
 	for _, o := range d.list.Options {
-		if len(o.Names) == 0 || o.How == python.ByConstants || o.How == python.ByFile || !ignored.MatchString(bare(long(o))) ||
+		if len(o.Names) == 0 || o.How == python.ByConstants || o.How == python.ByFile ||
+			!ignored.MatchString(bare(long(o))) ||
 			d.shapes(o) {
 			continue
 		}
