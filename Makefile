@@ -13,7 +13,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: build install check lint format test race mutation demo demo-moco demo-stablesr demo-dualattn demo-lm demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations test-declarations test-install card card-pack attack attack-kill deps fmt man site site-tools check-site pictures docs-update dist
+.PHONY: nocard build install check lint format test race mutation demo demo-moco demo-stablesr demo-dualattn demo-lm demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations test-declarations test-install card card-pack attack attack-kill deps fmt man site site-tools check-site pictures docs-update dist
 
 # What `launch version` prints of the commit. Go would record it by itself (-buildvcs), but not where git is told not to be asked, and
 # it fails where git refuses; here what git does not answer is left out.
@@ -41,6 +41,11 @@ $(ZIG): tools/dist/zig.txt
 	touch $@
 dist: $(ZIG) $(NFPM) $(CYCLONEDX)
 	$(GO) run ./tools/dist -out dist -zig $(ZIG) -nfpm $(NFPM) -cyclonedx-gomod $(CYCLONEDX) -python $(firstword $(PIP)) $(if $(VERSION),-version $(VERSION))
+
+# nocard builds the libraries with which a trace runs without a driver (core/trace/driver).
+nocard: $(ZIG)
+	for a in x86_64:amd64 aarch64:arm64; do $(ZIG) cc -target $${a%:*}-linux-gnu -shared -fPIC -nostdlib -Os -s -Wl,-soname,libcuda.so.1 \
+		-o core/trace/driver/nocard_$${a#*:}.so core/trace/driver/nocard.c || exit 1; done
 
 # deps installs what the tests and the demo run on. As root by apt-get, else through sudo.
 deps:

@@ -3,9 +3,12 @@ package trace
 import _ "embed"
 
 // driver/nocard_ARCH.so is driver/nocard.c, built by `make nocard`.
-//
-//go:embed driver/nocard_amd64.so
-var nocardAMD64 []byte
+var (
+	//go:embed driver/nocard_amd64.so
+	nocardAMD64 []byte
+	//go:embed driver/nocard_arm64.so
+	nocardARM64 []byte
+)
 
 // libraries answer for a driver that is not there, by the machine that they are built for.
-var libraries = map[string][]byte{"amd64": nocardAMD64}
+var libraries = map[string][]byte{"amd64": nocardAMD64, "arm64": nocardARM64}

@@ -1,7 +1,10 @@
 package trace
 
 import (
+	"bytes"
+	"debug/elf"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -174,6 +177,33 @@ func TestReadRefusesNoise(t *testing.T) {
 		"A 99999999999999999999 1\n"} {
 		if err := (&Trace{}).read(strings.NewReader(text)); err == nil {
 			t.Errorf("%q is read as an event", text)
+		}
+	}
+}
+
+// Each library answers what torch and its driver stub ask by name, and stands in for the driver's library.
+func TestLibraries(t *testing.T) {
+	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
+		f, err := elf.NewFile(bytes.NewReader(libraries[arch]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Machine != machine {
+			t.Errorf("that of %s is for %v", arch, f.Machine)
+		}
+		if name, err := f.DynString(elf.DT_SONAME); err != nil || !slices.Equal(name, []string{"libcuda.so.1"}) {
+			t.Errorf("that of %s is called %v (%v)", arch, name, err)
+		}
+		symbols, err := f.DynamicSymbols()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{
+			"_ZN3c104cuda12device_countEv", "cuDevicePrimaryCtxGetState", "launch_devices",
+		} {
+			if !slices.ContainsFunc(symbols, func(s elf.Symbol) bool { return s.Name == want }) {
+				t.Errorf("that of %s has no %s", arch, want)
+			}
 		}
 	}
 }

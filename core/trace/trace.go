@@ -132,7 +132,7 @@ type card struct {
 func (t Tracer) Run(ctx context.Context, p *command.Prog, files map[string][]byte) (*Trace, error) {
 	library, ok := libraries[runtime.GOARCH]
 	if !ok {
-		return nil, fmt.Errorf("a trace needs a library that launch has for amd64 only, not for %s", runtime.GOARCH)
+		return nil, fmt.Errorf("a trace needs a library that launch has for amd64 and arm64, not for %s", runtime.GOARCH)
 	}
 	if t.Interpreter == "" {
 		return nil, errors.New("it is not known which Python the command uses")
