@@ -46,9 +46,12 @@ func jailed(self string) *exec.Cmd {
 			unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN},
-		Setsid:      true,
-		Pdeathsig:   syscall.SIGKILL,
+		AmbientCaps: []uintptr{
+			unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH,
+			unix.CAP_FOWNER, unix.CAP_CHOWN,
+		},
+		Setsid:    true,
+		Pdeathsig: syscall.SIGKILL,
 	}
 	return cmd
 }

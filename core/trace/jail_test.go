@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -138,5 +140,33 @@ echo last; echo 'E {"why": "done"}' >&3`, time.Minute)
 	out, ok = inJail(t, t.TempDir(), `head -c 5000000 /dev/zero | tr '\0' x >&3`, time.Minute)
 	if ok && (out.End.Why != "" || len(out.Events) > 0) {
 		t.Errorf("%+v was read of noise", out.End)
+	}
+}
+
+// Root is one user, and most users are not root: the jail needs other rights of them.
+func TestJailOfAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		return // the other tests have been of such a user
+	}
+	dir, err := os.MkdirTemp("", "launch-trace-user-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const nobody = 65534
+	program := filepath.Join(dir, "tests")
+	err = errors.Join(os.WriteFile(program, self, 0o755), os.Chmod(dir, 0o755), os.Chown(dir, nobody, nobody))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-test.run", "^TestJail(LeavesNoMark|LimitsTime)$", "-test.v")
+	cmd.Dir, cmd.Env = dir, []string{"PATH=/usr/bin:/bin", "TMPDIR=" + dir, "HOME=" + dir}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "PASS: TestJailLeavesNoMark") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
