@@ -23,7 +23,6 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"launch": func() {
 		if dir := os.Getenv(claimsForTest); dir != "" {
 			room.ClaimsWithin(dir)
-			room.DriverDeadline = time.Minute // these tests start many launches at once
 		}
 		if mib, err := strconv.ParseInt(os.Getenv(allowanceForTest), 10, 64); err == nil {
 			host.Allow(mib << 20)

@@ -23,6 +23,7 @@ import (
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
@@ -94,7 +95,7 @@ type Reading struct {
 	unread  error         // why it was not understood
 	ending  chan struct{}
 	source  host.Source // the plugin that is asked
-	clock   *pausableTimeout
+	clock   *proc.Patience
 }
 
 // Close waits for the end of the plugin's process. Read stops that process after its last answer, but does not wait.
@@ -178,7 +179,7 @@ func (r *Reading) read(ctx context.Context, o Options, args []string) error {
 		return nil
 	}
 	look := lookFor(ctx, o.Wish, r.Command.Env)
-	clock, cancel := withPausableTimeout(ctx, Deadline)
+	clock, cancel := proc.WithPatience(ctx, Deadline)
 	defer cancel()
 	r.clock = clock
 	var mistake error // of a declaration that is preferred
@@ -343,7 +344,7 @@ func (f finder) Sources(ctx context.Context, paths []string) []config.PythonSour
 
 // Formulas runs the formulas of a plugin. It has a deadline of its own: torch alone takes seconds to import.
 func (f finder) Formulas(ctx context.Context, formulas []job.Formula) []job.Counted {
-	defer f.r.clock.hold()()
+	defer f.r.clock.Hold()()
 	c := f.r.Command
 	runner := trace.Formulas{Env: c.Env, Dir: c.Dir, Cache: filepath.Join(f.o.State, "formulas"),
 		Deadline: f.o.FormulaTime}

@@ -24,7 +24,7 @@ const Traced = "trace"
 // trace fills what the ladders of a job do not know from a trace of its script. It changes set.
 func (r *Reading) trace(ctx context.Context, o Options, set *ladder.Set) {
 	if r.clock != nil {
-		defer r.clock.hold()()
+		defer r.clock.Hold()()
 	}
 	notes, err := r.tracer(o).price(ctx, r.Job, set)
 	if err != nil {

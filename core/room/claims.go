@@ -332,9 +332,9 @@ func again(cards, all []gpu.Device) []gpu.Device {
 
 // list asks the driver.
 func list(ctx context.Context) ([]gpu.Device, error) {
-	ctx, cancel := context.WithTimeout(ctx, DriverDeadline)
+	patient, cancel := proc.WithPatience(ctx, DriverDeadline)
 	defer cancel()
-	return nvml.List(ctx)
+	return nvml.List(patient)
 }
 
 func visible(pid int) bool {

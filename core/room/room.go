@@ -17,9 +17,9 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// DriverDeadline bounds the wait for the driver: a broken driver must not keep a training from running. Tests that load
-// the machine raise it.
-var DriverDeadline = 3 * time.Second
+// DriverDeadline bounds the wait for the driver: a broken driver must not keep a training from running. A busy machine
+// has more time ([proc.WithPatience]).
+const DriverDeadline = 3 * time.Second
 
 // Wish says where the user wants the job to run.
 type Wish struct {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/launch-ml/launch/core/proc"
 )
 
 // data limits what one process of a plugin may have as data: the largest of the built-in ones takes a tenth of it.
@@ -85,7 +87,7 @@ func (w *watch) look() (sum int64) {
 		pid := queue[0]
 		queue = queue[1:]
 		sum += resident(pid)
-		for _, child := range children(pid) {
+		for _, child := range proc.Children(pid) {
 			if _, known := w.seen[child]; !known {
 				w.seen[child] = started(child)
 				queue = append(queue, child)
@@ -130,20 +132,6 @@ func started(pid int) string {
 		return ""
 	}
 	return f[start]
-}
-
-// children are those that a process has started and that have not been orphaned.
-func children(pid int) (pids []int) {
-	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	for _, task := range tasks {
-		b, _ := os.ReadFile(task)
-		for _, field := range strings.Fields(string(b)) {
-			if n, err := strconv.Atoi(field); err == nil {
-				pids = append(pids, n)
-			}
-		}
-	}
-	return pids
 }
 
 // resident is the host memory that a process takes, without what it only reads from files. What it has written into a

@@ -2,13 +2,13 @@
 package machine
 
 import (
-	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
 
 	"github.com/launch-ml/launch/cmd/launch/internal/cli"
 	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/ui"
 )
@@ -20,7 +20,7 @@ func NewGPUs() *cobra.Command {
 		Use: "gpus", Short: "list the GPUs, how much memory is in use or claimed, and by whom",
 		Args: cli.Takes(0, 0, "no argument"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, cancel := context.WithTimeout(c.Context(), room.DriverDeadline)
+			ctx, cancel := proc.WithPatience(c.Context(), room.DriverDeadline)
 			defer cancel()
 			all, err := nvml.List(ctx)
 			if err != nil && !errors.Is(err, nvml.ErrNoDriver) {

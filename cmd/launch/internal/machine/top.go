@@ -14,6 +14,7 @@ import (
 	"github.com/launch-ml/launch/cmd/launch/internal/settings"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/ui/top"
@@ -61,7 +62,7 @@ Where the output is no terminal, or with --once, it prints one snapshot and exit
 // printTop prints one snapshot.
 func printTop(ctx context.Context, from top.Sources, asJSON bool) error {
 	from.Cards = func() ([]gpu.Device, error) {
-		ctx, cancel := context.WithTimeout(ctx, room.DriverDeadline)
+		ctx, cancel := proc.WithPatience(ctx, room.DriverDeadline)
 		defer cancel()
 		return nvml.List(ctx)
 	}

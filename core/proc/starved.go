@@ -1,4 +1,4 @@
-package host
+package proc
 
 import (
 	"bytes"
@@ -22,9 +22,9 @@ type Use struct {
 
 // Used looks at the processes below this one.
 func Used() (u Use) {
-	queue := children(os.Getpid())
+	queue := Children(os.Getpid())
 	for n := 0; n < len(queue) && n < 64; n++ {
-		queue = append(queue, children(queue[n])...)
+		queue = append(queue, Children(queue[n])...)
 		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", queue[n]))
 		for _, path := range threads[:min(len(threads), 64)] {
 			stat, err := os.ReadFile(path)
@@ -44,4 +44,18 @@ func Used() (u Use) {
 		}
 	}
 	return u
+}
+
+// Children are those that a process has started and that have not been orphaned.
+func Children(pid int) (pids []int) {
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	for _, task := range tasks {
+		b, _ := os.ReadFile(task)
+		for _, field := range strings.Fields(string(b)) {
+			if n, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, n)
+			}
+		}
+	}
+	return pids
 }

@@ -1,34 +1,33 @@
-package intake
+package proc
 
 import (
 	"context"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/launch-ml/launch/core/plugin/host"
 )
 
 // tick is how often the clock of a pausable timeout is read.
 const tick = 50 * time.Millisecond
 
-// patience is how many times longer a plugin may take that gets hardly any of the processors.
-const patience = 6
+// starving is how many times longer a process may take that gets hardly any of the processors.
+const starving = 6
 
-// withPausableTimeout is context.WithTimeout whose clock stops while this process is suspended (Ctrl-Z, a suspended machine, a
-// debugger): then the plugin is usually suspended too, and cannot answer. While a process of the plugin's would run,
-// the clock counts the processor time that it gets: on a busy machine that is little, and the plugin no slower for it.
-func withPausableTimeout(ctx context.Context, d time.Duration) (*pausableTimeout, context.CancelFunc) {
-	return withClock(ctx, d, host.Used)
+// WithPatience is context.WithTimeout for an answer of a process that this one has started. Its clock stops while this
+// process is suspended (Ctrl-Z, a suspended machine, a debugger): then the other is usually suspended too, and cannot
+// answer. While a process below this one would run, the clock counts the processor time that it gets: on a busy machine
+// that is little, and the process no slower for it.
+func WithPatience(ctx context.Context, d time.Duration) (*Patience, context.CancelFunc) {
+	return withClock(ctx, d, Used)
 }
 
-func withClock(ctx context.Context, d time.Duration, used func() host.Use) (*pausableTimeout, context.CancelFunc) {
-	p := &pausableTimeout{Context: ctx, done: make(chan struct{})}
+func withClock(ctx context.Context, d time.Duration, used func() Use) (*Patience, context.CancelFunc) {
+	p := &Patience{Context: ctx, done: make(chan struct{})}
 	go func() {
 		clock := time.NewTicker(tick)
 		defer clock.Stop()
-		before, passed := host.Use{}, time.Duration(0)
-		for left, last := d, time.Now(); left > 0 && passed < patience*d; {
+		before, passed := Use{}, time.Duration(0)
+		for left, last := d, time.Now(); left > 0 && passed < starving*d; {
 			select {
 			case <-p.done:
 				return
@@ -62,15 +61,15 @@ func running(between time.Duration) time.Duration {
 }
 
 // charged returns how much of the time between two looks counts.
-func charged(between time.Duration, before, now host.Use) time.Duration {
+func charged(between time.Duration, before, now Use) time.Duration {
 	if !now.Runs { // it waits for something else
 		return between
 	}
 	return min(between, max(0, now.CPU-before.CPU))
 }
 
-// pausableTimeout is a context whose clock stops while this process is suspended, so it reports no deadline.
-type pausableTimeout struct {
+// A Patience is a context whose clock stops while this process is suspended, so it reports no deadline.
+type Patience struct {
 	context.Context
 	once sync.Once
 	done chan struct{}
@@ -78,8 +77,8 @@ type pausableTimeout struct {
 	held atomic.Int32 // how many wait for something with a deadline of its own
 }
 
-// hold stops the clock until the function that it returns is called.
-func (p *pausableTimeout) hold() (release func()) {
+// Hold stops the clock until the function that it returns is called.
+func (p *Patience) Hold() (release func()) {
 	if p == nil {
 		return func() {}
 	}
@@ -87,7 +86,7 @@ func (p *pausableTimeout) hold() (release func()) {
 	return func() { p.held.Add(-1) }
 }
 
-func (p *pausableTimeout) end(err error) {
+func (p *Patience) end(err error) {
 	p.once.Do(func() {
 		p.err = err
 		close(p.done)
@@ -95,13 +94,13 @@ func (p *pausableTimeout) end(err error) {
 }
 
 // Deadline implements [context.Context].
-func (p *pausableTimeout) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (p *Patience) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Done implements [context.Context].
-func (p *pausableTimeout) Done() <-chan struct{} { return p.done }
+func (p *Patience) Done() <-chan struct{} { return p.done }
 
 // Err implements [context.Context].
-func (p *pausableTimeout) Err() error {
+func (p *Patience) Err() error {
 	select {
 	case <-p.done:
 		return p.err

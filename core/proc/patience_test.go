@@ -1,4 +1,4 @@
-package intake
+package proc
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestPausableTimeout(t *testing.T) {
-	ctx, cancel := withPausableTimeout(t.Context(), 3*tick)
+	ctx, cancel := WithPatience(t.Context(), 3*tick)
 	defer cancel()
 	child, stop := context.WithCancel(ctx) // as everybody does who is handed one
 	defer stop()
@@ -23,10 +23,10 @@ func TestPausableTimeout(t *testing.T) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || !errors.Is(child.Err(), context.DeadlineExceeded) {
 		t.Errorf("it ends with %v, and %v of its own", ctx.Err(), child.Err())
 	}
-	held, cancelHeld := withPausableTimeout(t.Context(), tick)
+	held, cancelHeld := WithPatience(t.Context(), tick)
 	defer cancelHeld()
-	release := held.hold()
-	reference, cancelReference := withPausableTimeout(t.Context(), 5*tick)
+	release := held.Hold()
+	reference, cancelReference := WithPatience(t.Context(), 5*tick)
 	defer cancelReference()
 	if <-reference.Done(); held.Err() != nil {
 		t.Error("it ends though its clock is held")
@@ -34,13 +34,13 @@ func TestPausableTimeout(t *testing.T) {
 	release()
 	<-held.Done()
 	parent, end := context.WithCancel(t.Context())
-	ctx, cancel = withPausableTimeout(parent, time.Hour)
+	ctx, cancel = WithPatience(parent, time.Hour)
 	end()
 	if <-ctx.Done(); !errors.Is(ctx.Err(), context.Canceled) {
 		t.Errorf("with its parent it ends with %v", ctx.Err())
 	}
 	cancel()
-	ctx, cancel = withPausableTimeout(t.Context(), time.Hour)
+	ctx, cancel = WithPatience(t.Context(), time.Hour)
 	if cancel(); !errors.Is(ctx.Err(), context.Canceled) {
 		t.Errorf("cancelled it ends with %v", ctx.Err())
 	}
