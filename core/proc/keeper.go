@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -171,10 +170,19 @@ func (k *keeper) foreground(yes bool) {
 
 func (k *keeper) raw(user int, before, now *unix.Termios, undo string) {
 	var b keep.Body
-	b.PutTermios((*syscall.Termios)(unsafe.Pointer(before))) // the same, to two packages
-	b.PutTermios((*syscall.Termios)(unsafe.Pointer(now)))
+	b.PutTermios(keepers(before))
+	b.PutTermios(keepers(now))
 	b.PutText(undo)
 	_ = k.send(keep.MsgRaw, b, user)
+}
+
+// keepers is the keeper's form of a terminal's settings: syscall has room for more control characters than unix has, of
+// which the kernel knows 19.
+func keepers(t *unix.Termios) *syscall.Termios {
+	out := &syscall.Termios{Iflag: t.Iflag, Oflag: t.Oflag, Cflag: t.Cflag, Lflag: t.Lflag, Line: t.Line,
+		Ispeed: t.Ispeed, Ospeed: t.Ospeed}
+	copy(out.Cc[:], t.Cc[:])
+	return out
 }
 
 func (k *keeper) kill() { _ = k.send(keep.MsgKill, nil) }
