@@ -170,3 +170,36 @@ func TestJailOfAnotherUser(t *testing.T) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
+
+// A server's socket in a folder is no way out: in the layer it is another file.
+func TestJailReachesNoSocket(t *testing.T) {
+	dir := t.TempDir()
+	server, err := net.Listen("unix", filepath.Join(dir, "server"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	called := make(chan bool, 1)
+	go func() {
+		if c, err := server.Accept(); err == nil {
+			c.Close()
+			called <- true
+		}
+	}()
+	out, ok := inJail(t, dir, `python3 -c '
+import socket
+s = socket.socket(socket.AF_UNIX)
+try:
+    s.connect("server")
+    print("connected")
+except ConnectionRefusedError:
+    print("refused")'`, time.Minute)
+	if ok && out.Output != "refused\n" {
+		t.Errorf("the script printed %q", out.Output)
+	}
+	select {
+	case <-called:
+		t.Error("it has connected to a server of this machine")
+	default:
+	}
+}
