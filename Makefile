@@ -95,7 +95,8 @@ test: export LAUNCH_TEST_SLURM := 1
 test: deps format lint $(ENDS)
 	$(GO) vet ./...
 	$(gotest) ./...
-	$(gotest) -race ./plugins/sisr ./core/plugin/host ./core/attempt ./core/observe ./core/record ./core/proc # prices on several cores, talks to a process, watches
+	$(gotest) -race ./plugins/sisr ./core/plugin/host ./core/attempt ./core/observe ./core/record # prices on several cores, talks to a process, watches
+	$(gotest) -race -run 'Line|Bytes|Screen|Voice|Patien|Title|Stuck|FullDisk' ./core/proc # share a terminal
 	$(gotest) -race -run 'TestScripts/(source|plan)' ./cmd/launch
 	for e in sisr moco stablesr; do (cd examples/$$e && $(PYTHON) -m unittest -q) || exit 1; done
 	cd sdk/python && PYTHONPATH=src $(PYTHON) -m unittest -q -b

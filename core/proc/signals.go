@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"unsafe"
 
@@ -43,11 +44,16 @@ func action(sig syscall.Signal, to *sigaction) (was sigaction) {
 	return was
 }
 
-// caught is the runtime's handler of SIGTSTP.
-var caught sigaction
+// caught is the runtime's handler of SIGTSTP. What a signal does is the whole process's: catching is held while it changes.
+var (
+	caught   sigaction
+	catching sync.Mutex
+)
 
 // catch sends the signals that are meant for the program to ch, until the returned function is called.
 func catch(ch chan os.Signal) (release func()) {
+	catching.Lock()
+	defer catching.Unlock()
 	stop := action(unix.SIGTSTP, nil)
 	signal.Notify(ch, keep.Passable(ignoredAtStart())...)
 	if now := action(unix.SIGTSTP, nil); now[0] > 1 {
@@ -56,6 +62,8 @@ func catch(ch chan os.Signal) (release func()) {
 		action(unix.SIGTSTP, &caught) // the runtime believes that it is still there
 	}
 	return func() {
+		catching.Lock()
+		defer catching.Unlock()
 		signal.Stop(ch)
 		action(unix.SIGTSTP, &stop)
 	}
