@@ -44,7 +44,8 @@ func action(sig syscall.Signal, to *sigaction) (was sigaction) {
 	return was
 }
 
-// caught is the runtime's handler of SIGTSTP. What a signal does is the whole process's: catching is held while it changes.
+// caught is the runtime's handler of SIGTSTP. What a signal does is the whole process's: catching is held while it
+// changes.
 var (
 	caught   sigaction
 	catching sync.Mutex
