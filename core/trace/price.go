@@ -106,13 +106,20 @@ func (t *Trace) told(phases []Phase) string {
 		t.End.Steps,
 		strings.Join(seen, ", "))
 	if s := t.StepsSeen(); len(s) > 1 && s[1].Samples > 0 {
-		text += fmt.Sprintf("; %d samples a step in %d passes", s[1].Samples, s[1].Passes)
+		passes := "1 pass"
+		if s[1].Passes != 1 {
+			passes = fmt.Sprintf("%d passes", s[1].Passes)
+		}
+		text += fmt.Sprintf("; %d samples a step in %s", s[1].Samples, passes)
 	}
 	if t.End.Steps < wanted {
 		text += "; it stopped early: " + t.problem().Error()
 	}
 	if !slices.ContainsFunc(phases, func(p Phase) bool { return p.Name == Validation }) {
 		text += "; no validation was seen"
+	}
+	if t.guessed {
+		text += "; with the kernels of capability 8.6, as that of the card is not known"
 	}
 	if t.End.Compiled {
 		text += "; torch.compile was left out"
@@ -243,7 +250,7 @@ func (p pair) price(l *ladder.Ladder, shared int, asked, second []Phase) {
 	}
 	a, ok := of(asked)
 	b, also := of(second)
-	if !ok || !also {
+	if !ok || !also || !a.Known() || !b.Known() { // a line through what is not known is none
 		return
 	}
 	for i := range l.Rungs {

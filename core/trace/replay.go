@@ -25,6 +25,10 @@ type Phase struct {
 	Estimate mem.Estimate
 }
 
+// settled are the optimizer steps from which the fullest moment of training was seen: an optimizer makes its states at
+// the first, and only the pass after it has all of them beside its activations.
+const settled = 2
+
 // block is what the allocator rounds up to, as in core/mem.
 const block = 512
 
@@ -63,7 +67,12 @@ func (t *Trace) Phases(d gpu.Device, c mem.Caching) []Phase {
 	var out []Phase
 	for _, name := range []string{Building, Training, Validation} {
 		if at, ok := fullest[name]; ok {
-			out = append(out, Phase{name, batches[name], t.estimate(name, t.began(names, name, at), at, kinds, d, c)})
+			p := Phase{name, batches[name], t.estimate(name, t.began(names, name, at), at, kinds, d, c)}
+			if name == Training && t.End.Steps < settled {
+				p.Estimate.Unknown = fmt.Sprintf("only %d optimizer step was traced, and its states come with the first",
+					t.End.Steps)
+			}
+			out = append(out, p)
 		}
 	}
 	return out

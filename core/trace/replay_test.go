@@ -106,6 +106,26 @@ func TestPhases(t *testing.T) {
 	}
 }
 
+// With one step of an optimizer its states were not beside a pass: what training needs is not known, and not less.
+func TestOneStepIsNotKnown(t *testing.T) {
+	text := strings.Replace(recorded(8, 1), `"steps": 3`, `"steps": 1`, 1)
+	for _, p := range read(t, text).Phases(rtx3090, mem.Caching{}) {
+		if known := p.Name == Validation; p.Estimate.Known() != known {
+			t.Errorf("%s: known is %v: %s", p.Name, p.Estimate.Known(), p.Estimate.Unknown)
+		}
+	}
+	one := read(t, text)
+	l := &ladder.Ladder{Phase: Training, Rungs: []ladder.Rung{{}, {
+		Values:    map[string]int64{job.MicroBatch: 4},
+		Estimates: []mem.Estimate{{Unknown: "no formula"}},
+	}}}
+	p := pair{asked: one, second: one, micro: 8, other: 4}
+	p.price(l, 0, one.Phases(rtx3090, mem.Caching{}), one.Phases(rtx3090, mem.Caching{}))
+	if l.Rungs[1].Estimates[0].Known() {
+		t.Error("a rung is priced by what is not known")
+	}
+}
+
 func TestStepsSeen(t *testing.T) {
 	for _, passes := range []int{1, 4} {
 		for i, s := range read(t, recorded(8, passes)).StepsSeen() {

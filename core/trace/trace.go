@@ -68,6 +68,8 @@ type Trace struct {
 	Events []Event
 	End    End
 	Output string // the end of what the script printed
+
+	guessed bool // the card's capability
 }
 
 // An Event is one line of the tracer.
@@ -156,7 +158,10 @@ func (t Tracer) Run(ctx context.Context, p *command.Prog, files map[string][]byt
 	defer cancel()
 	out, err := c.run(bounded)
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
-		return out, nil
+		err = nil
+	}
+	if out != nil {
+		out.guessed = t.Card.Capability == ""
 	}
 	return out, err
 }

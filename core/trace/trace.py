@@ -88,11 +88,16 @@ class Trace:
         self.seen = weakref.WeakKeyDictionary()  # storage -> number
         self.kinds = {}                          # number -> kind, as told
         self.made = self.live = self.peak = 0
-        self.steps = 0
-        self.since = Batches()
+        self.stepped = {}  # of each optimizer: how often it has stepped
+        self.since = Batches(0)
         self.validated = 0
         self.depth = 0
         self.normed = self.compiled = False
+
+    @property
+    def steps(self):
+        """How often every optimizer has stepped that has stepped at all: a GAN has two."""
+        return min(self.stepped.values(), default=0)
 
     def tensor(self, t):
         """Notes the storage of a tensor, the first time that it is seen."""
@@ -129,8 +134,9 @@ class Trace:
 class Batches:
     """What has happened since a data loader began to give batches."""
 
-    def __init__(self):
-        self.given = self.backwards = self.steps = 0
+    def __init__(self, steps):
+        self.given = self.backwards = 0
+        self.begun = steps
 
 
 def counting(torch):
@@ -400,8 +406,7 @@ def follow_training(torch):
         for state in optimizer.state.values():
             for x in torch.utils._pytree.tree_leaves(state):
                 TRACE.kind(x, "state")
-        TRACE.steps += 1
-        TRACE.since.steps += 1
+        TRACE.stepped[id(optimizer)] = TRACE.stepped.get(id(optimizer), 0) + 1
         emit("M step")
         enough(torch)
 
@@ -441,14 +446,14 @@ def shorten_data(torch):
     def batches(self):
         with _disable_current_modes():
             it = begin(self)
-        it.launch = TRACE.since = Batches()
+        it.launch = TRACE.since = Batches(TRACE.steps)
         return it
 
     def next_batch(self):
-        mine = getattr(self, "launch", None) or Batches()
+        mine = getattr(self, "launch", None) or Batches(TRACE.steps)
         TRACE.since, self.launch = mine, mine
         trains = mine.backwards > 0
-        if trains and mine.steps >= STEPS or not trains and mine.given >= BATCHES:
+        if trains and TRACE.steps - mine.begun >= STEPS or not trains and mine.given >= BATCHES:
             if not trains and mine.given and TRACE.steps:
                 TRACE.validated += 1
             raise StopIteration
