@@ -48,7 +48,7 @@ type Syntax struct {
 
 // Syntax reads the source's tokens.
 func (s Source) Syntax() *Syntax {
-	x := &Syntax{Source: s}
+	x := &Syntax{Source: s, Tokens: make([]Token, 0, len(s.Text)/6)} // a token has about six bytes
 	x.lines = []int{0}
 	for i, c := range []byte(s.Text) {
 		if c == '\n' {

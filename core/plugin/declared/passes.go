@@ -209,7 +209,7 @@ var unitWords = []string{"batch_type", "batch-type", "size_type", "size-type", "
 // that nothing calls does not count.
 func readSplit(files []python.Source, micro, accumulation []string) *splitReader {
 	s := &splitReader{accumulation: accumulation, sources: files, parsed: map[string]*python.Syntax{}}
-	s.divides = sync.OnceValue(s.dividesAnywhere)
+	s.divides, s.anySum = sync.OnceValue(s.dividesAnywhere), sync.OnceValue(s.sumsAnywhere)
 	for _, f := range files { // few files have any of this, and only these are parsed
 		sizes := mayRate(f.Code) && slices.ContainsFunc(micro, f.Names)
 		accumulates := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
@@ -273,6 +273,7 @@ type splitReader struct {
 	found        []effect
 	parsed       map[string]*python.Syntax // by path
 	divides      func() bool               // whether any file divides by the accumulation
+	anySum       func() bool               // whether any loss may be a sum
 	sumCalls     map[string]bool           // functions and classes that return a sum over samples; nil: not looked for yet
 	sumKinds     map[string]bool           // of these, the classes
 	groups       bool                      // passes of a loop are grouped into optimizer steps
@@ -283,7 +284,7 @@ type splitReader struct {
 func (s *splitReader) add(x *python.Syntax, statement, token int, cost ladder.Cost, format string, args ...any) {
 	why := fmt.Sprintf(format, args...)
 	same := func(e effect) bool { return strings.HasPrefix(e.why, why+" (") }
-	if s.used(x, statement) && !slices.ContainsFunc(s.found, same) {
+	if !slices.ContainsFunc(s.found, same) && s.used(x, statement) {
 		s.found = append(s.found, effect{cost, fmt.Sprintf("%s (%s)", why, x.Place(x.LineOf(token)))})
 	}
 }

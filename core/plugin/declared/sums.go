@@ -1,6 +1,8 @@
 package declared
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/lazy"
@@ -28,22 +30,39 @@ func (s *splitReader) sums(x *python.Syntax) {
 	if !x.Names("backward") || !x.Names("sum") && !strings.Contains(x.Code, "size_average") && len(s.summed()) == 0 {
 		return
 	}
+	passes := s.groupedPasses(x)
+	if len(passes) == 0 || !s.anySum() || !s.dividesAll(x) {
+		return
+	}
 	m := s.summing(x)
 	for range 3 { // what is summed may be named before the function that sums it
 		for i, st := range x.Statements {
 			m.read(i, st)
 		}
 	}
+	for _, i := range slices.Sorted(maps.Keys(passes)) {
+		if m.sum(i, x.Statements[i].Range) {
+			s.add(x, i, passes[i], scaleCost(x),
+				"its loss is a sum over the samples of a pass and is divided by the number of passes, so that the gradients shrink")
+		}
+	}
+}
+
+// groupedPasses are the statements with the backward passes that are grouped into steps, and where each begins.
+func (s *splitReader) groupedPasses(x *python.Syntax) map[int]int {
+	passes := map[int]int{}
 	for i, st := range x.Statements {
+		if !strings.Contains(x.Of(st.Range), "backward") {
+			continue
+		}
 		l := loop(x, i)
 		for _, c := range x.Calls(st.Range) {
-			if strings.HasSuffix(c.Name, "backward") && l >= 0 && s.grouping(x, l) && m.sum(i, st.Range) && s.dividesAll(x) {
-				s.add(x, i, c.First, scaleCost(x),
-					"its loss is a sum over the samples of a pass and is divided by the number of passes, so that the "+
-						"gradients shrink")
+			if strings.HasSuffix(c.Name, "backward") && l >= 0 && s.grouping(x, l) {
+				passes[i] = c.First
 			}
 		}
 	}
+	return passes
 }
 
 // dividesAll reports whether a file divides by the accumulation.
@@ -58,10 +77,21 @@ func (s *splitReader) dividesAll(x *python.Syntax) bool {
 	return false
 }
 
+// sumsAnywhere reports whether any source asks a loss for its sum, or sums what a loss gives for each sample. Without that
+// nothing is a sum, and what is named need not be followed.
+func (s *splitReader) sumsAnywhere() bool {
+	return slices.ContainsFunc(s.sources, func(f python.Source) bool {
+		return strings.Contains(f.Code, "reduction") || strings.Contains(f.Code, "size_average")
+	})
+}
+
 // summed are the names of functions and classes of all sources that return a sum.
 func (s *splitReader) summed() map[string]bool {
 	if s.sumCalls == nil {
 		s.sumCalls, s.sumKinds = map[string]bool{}, map[string]bool{}
+		if !s.anySum() {
+			return s.sumCalls
+		}
 		for _, f := range s.sources {
 			if strings.Contains(f.Code, "sum") || strings.Contains(f.Code, "size_average") {
 				m := &summing{s, s.syntax(f), s.sumCalls, s.sumKinds, map[int]map[string]bool{}}
