@@ -351,11 +351,16 @@ func (d *drafting) groups() string {
 var accumulatesName = lazy.MustCompile(`(?i)\b\w*(grad\w*_?accum|` +
 	`accum\w*_?(grad|steps?\b|iters?\b|freq|every|factor|count\b)|micro_?batch|micro_?steps?\b)\w*`)
 
-// accumulates is a name of the project's code that may be of a gradient accumulation, with its place; "".
+// accumulates is a name of the project's code, not the micro-batch's, that may be of a gradient accumulation, with its
+// place; "".
 func (d *drafting) accumulates() string {
+	micro := ""
+	if d.micro != nil {
+		micro = lastPart(bare(long(d.micro.Option)))
+	}
 	for _, f := range d.files {
 		for n, line := range strings.Split(f.Code, "\n") {
-			if name := accumulatesName.FindString(line); name != "" && !notAccumName.MatchString(name) {
+			if name := accumulatesName.FindString(line); name != "" && name != micro && !notAccumName.MatchString(name) {
 				return fmt.Sprintf("%s (%s:%d)", name, d.relative(f.Path), n+1)
 			}
 		}

@@ -54,6 +54,7 @@ func Of(prog command.Prog, env []string) (*Draft, error) {
 	if !source.Exists() {
 		return nil, fmt.Errorf("%w: %s", ErrNoScript, path)
 	}
+	source = withoutOthers(source, prog)
 	home := filepath.Dir(path)
 	if python.Packages(path) { // an installed package is not the user's to write in
 		home = prog.Dir

@@ -26,6 +26,31 @@ var projects = map[string]struct {
 	args  string
 	want  []string
 }{
+	"a table of commands": {map[string]string{"train.py": `
+import fire
+from serving import (
+    run as serve,
+)
+from tuning import run as tune
+from pretraining import run as pretrain
+
+COMMANDS = {
+    "serve": serve,
+    "tune": tune,
+    "pretrain": pretrain,
+}
+if __name__ == "__main__":
+    fire.Fire(COMMANDS)
+`, "serving.py": "def run(port: int = 1):\n    print(f'request {port}')\n",
+		"tuning.py": `
+def run(batch_size: int = 8):
+    for step, x in enumerate(DataLoader(data, batch_size=batch_size)):
+        print(f"tuning step {step} loss {loss}")
+`, "pretraining.py": `
+def run(batch_size: int = 8):
+    for step, x in enumerate(DataLoader(data, batch_size=batch_size)):
+        print(f"step {step} loss {loss}")
+`}, "python train.py pretrain --batch_size=4", []string{`progress: 'step (?P<iteration>\d+) loss`}},
 	"argparse": {map[string]string{"train.py": `
 import argparse, os, signal, torch
 p = argparse.ArgumentParser()

@@ -200,7 +200,7 @@ func (d *drafting) feeds(r *reading) string {
 		}
 		for i, s := range f.Statements {
 			text := f.Of(s.Range)
-			if !r.in(text) || d.evaluates(f, i) {
+			if !r.in(text) || d.evaluates(f, i) || r.measures(f, i) {
 				continue
 			}
 			for _, c := range f.Calls(s.Range) {
@@ -218,6 +218,23 @@ func (d *drafting) feeds(r *reading) string {
 		}
 	}
 	return slice
+}
+
+// measures reports whether the function around a statement takes the name of the setting for the size of a tensor that it
+// was given: batch_size = x.size(0). What it then makes of that size tells nothing of the setting.
+func (r *reading) measures(f *file, i int) bool {
+	function := f.function(i)
+	if function < 0 {
+		return false
+	}
+	from, _ := f.Block(function)
+	for _, s := range f.Statements[from:i] {
+		a, ok := f.Assigns(s)
+		if value := f.Of(a.Value); ok && r.in(a.Name) && (strings.Contains(value, ".size(") || strings.Contains(value, ".shape")) {
+			return true
+		}
+	}
+	return false
 }
 
 // evaluates reports whether a statement is about the validation.

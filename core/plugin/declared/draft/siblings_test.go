@@ -36,6 +36,33 @@ for step in range(9):
     loss = crit(net(x), y.view(args.batch_size)) / args.accum
     print(f"step {step} loss {loss}")
 `, "train.py", []string{`micro-batch: --batch-size  # likely`, `!global-batch`}},
+	"a size of what was given": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+args = p.parse_args()
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        batch_size = x.size()[0]
+        state = torch.zeros(batch_size, 8)
+        return self.rnn(x, state)
+
+def load(batch_size):
+    return stream(batch_size)
+
+for step, x in enumerate(load(args.batch_size)):
+    loss = Net()(x)
+    print(f"step {step} loss {loss}")
+`, "train.py", []string{`micro-batch: --batch-size  # likely`}},
+	"the accumulation of a micro-batch's name": {`import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("--micro-batch-size", type=int, default=8)
+args = p.parse_args()
+
+for step, x in enumerate(DataLoader(data, batch_size=args.micro_batch_size)):
+    loss = net(x) / accumulation_steps(4)
+    print(f"step {step} loss {loss}")
+`, "train.py", []string{`# accumulation_steps (train.py:7) may be of a gradient accumulation`}},
 	"a constant that nothing reads": {`LARGEST_BATCH_SIZE = 16
 
 def loaders(batch_size=16):
