@@ -342,6 +342,9 @@ func (d *drafting) batchNorm() {
 	library := regexp.MustCompile(`\b(torchvision\.models|timm\.create_model|timm\b.*create_model|models\.__dict__|` +
 		`models\.resnet\w*|segmentation_models_pytorch)`)
 	for _, f := range d.files {
+		if otherNorm.MatchString(f.Code) {
+			continue
+		}
 		for n, line := range strings.Split(f.Code, "\n") {
 			if m := library.FindString(line); m != "" && !d.ownNetwork() {
 				d.add(fmt.Sprintf("%s%s:%d, %s: most models there have batch normalisation", likely, d.relative(f.Path), n+1,
@@ -362,6 +365,9 @@ func (d *drafting) ownNetwork() bool {
 }
 
 var norm = lazy.MustCompile(`^(\w*BatchNorm\w*|SyncBN|InPlaceABN)$`)
+
+// otherNorm matches where a library's network is made with a normalisation that sees no batch.
+var otherNorm = lazy.MustCompile(`\bnorm_layer\s*=\s*[\w.]*(Frozen|Group|Layer|Instance|Identity)\w*`)
 
 // listsNorms reports whether a statement lists several kinds of batch normalisation, to look for one of them.
 func (f *file) listsNorms(s python.Statement) bool {

@@ -36,6 +36,14 @@ for step in range(9):
     loss = crit(net(x), y.view(args.batch_size)) / args.accum
     print(f"step {step} loss {loss}")
 `, "train.py", []string{`micro-batch: --batch-size  # likely`, `!global-batch`}},
+	"a library's network with a frozen norm": {`import argparse, torchvision
+p = argparse.ArgumentParser()
+p.add_argument("--batch-size", type=int, default=8)
+args = p.parse_args()
+net = getattr(torchvision.models, "resnet18")(norm_layer=FrozenNorm)
+for step, x in enumerate(DataLoader(data, batch_size=args.batch_size)):
+    print(f"step {step} loss {net(x)}")
+`, "train.py", []string{`!batch-norm: true`}},
 	"a size of what was given": {`import argparse, torch
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)
