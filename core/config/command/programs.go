@@ -4,6 +4,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,7 +82,7 @@ func (r *reader) executable(words []word) error {
 		return r.run(Installed, words)
 	}
 	if path == "" {
-		return unknown
+		return r.absent(typed)
 	}
 	first, ok := ReadShebang(path)
 	if ok && filepath.Base(filepath.Dir(path)) == "shims" && !first.Python() {
@@ -114,6 +115,19 @@ func (r *reader) executable(words []word) error {
 		begin = append(begin, "-c", text)
 		return slices.Insert(slices.Clone(r.prog.Argv), at, begin...), at + len(begin) - 1
 	})
+}
+
+// absent says that there is no such program, and how a project in the command's folder that declares it installs it.
+func (r *reader) absent(name string) error {
+	declares := regexp.MustCompile(`(?m)(?:^|["'])\s*(?:scripts\.)?` + regexp.QuoteMeta(name) + `["']?\s*=\s*["']?[\w.]+\s*:\s*\w+`)
+	for _, f := range []string{"pyproject.toml", "setup.cfg", "setup.py"} {
+		text, err := file.Read(resolve(r.prog.Dir, f), maxConfig)
+		if err == nil && declares.Match(text) {
+			return notUnderstood("%s is not installed: %s declares it, and `pip install -e .` in that folder installs it",
+				oneLine(name), f)
+		}
+	}
+	return notUnderstood("there is no program %s", oneLine(name))
 }
 
 // behindShim finds the program for which pyenv made a shim, where only one version of Python has it.

@@ -129,3 +129,28 @@ func TestAccelerateConfig(t *testing.T) {
 		}
 	}
 }
+
+// A project that is not installed names the programs that it would install; nothing else declares them.
+func TestAbsentProgram(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"pyproject.toml": "[project.scripts]\ntoy-train = \"toy.cli:main\"\nscripts.toy-serve = 'toy:serve'\n[tool.x]\ntoy = \"3.1\"\n",
+		"setup.py":       "setup(entry_points={'console_scripts': ['toy_eval=toy.bin.eval:main', 'toy_test=toy:test']})\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]string{
+		"toy-train": "toy-train is not installed: pyproject.toml declares it",
+		"toy-serve": "toy-serve is not installed: pyproject.toml declares it",
+		"toy_test":  "toy_test is not installed: setup.py declares it",
+		"toy":       "there is no program toy",
+		"train":     "there is no program train",
+	} {
+		_, err := Program([]string{name, "x"}, []string{"PATH=" + dir}, dir)
+		if !errors.Is(err, ErrNotUnderstood) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", name, err, want)
+		}
+	}
+}
