@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -25,19 +26,42 @@ var printed = map[string]unit.Bytes{
 	"h100": 81559, "h200": 143771, "b200": 183359, "rtx 5090": 32607,
 }
 
-// Named returns the memory of a card by its name, "RTX 3060" or "nvidia geforce rtx 3060".
+// Named returns the memory of a card by its name, "RTX 3060", "rtx3060" or "nvidia geforce rtx 3060".
 func Named(name string) (unit.Bytes, bool) {
-	words := strings.Fields(strings.ToLower(name))
-	for len(words) > 0 && (words[0] == "nvidia" || words[0] == "geforce" || words[0] == "tesla") {
-		words = words[1:]
-	}
-	for _, between := range []string{" ", "-"} { // "A100 80GB"
-		if n, ok := printed[strings.Join(words, between)]; ok {
-			return n * unit.MiB, true
+	name = bareName(name)
+	for n, size := range printed {
+		if bareName(n) == name {
+			return size * unit.MiB, true
 		}
-		if n, ok := named[strings.Join(words, between)]; ok {
-			return n * unit.GiB, true
+	}
+	for n, size := range named {
+		if bareName(n) == name {
+			return size * unit.GiB, true
 		}
 	}
 	return 0, false
+}
+
+// bareName is the name of a card without its maker, its series and what stands between its parts.
+func bareName(name string) string {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == ' ' || r == '-' || r == '_' })
+	for len(words) > 0 && (words[0] == "nvidia" || words[0] == "geforce" || words[0] == "tesla") {
+		words = words[1:]
+	}
+	return strings.Join(words, "")
+}
+
+// Names are the names by which [Named] knows cards, as they are typed, without those that it takes for the same.
+func Names() (all []string) {
+	for n := range printed {
+		all = append(all, strings.ToUpper(n))
+	}
+	for n := range named {
+		all = append(all, strings.ToUpper(n))
+	}
+	for i, n := range all {
+		all[i] = strings.ReplaceAll(n, " TI", " Ti")
+	}
+	slices.Sort(all)
+	return all
 }

@@ -182,7 +182,7 @@ func readFile(path, named string) ([]byte, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("there is no recipe %s", named)
+		return nil, fmt.Errorf("there is no recipe %s%s", named, config.Meant(config.NearFile(path)))
 	case err != nil:
 		return nil, fmt.Errorf("reading the recipe %s: %w", named, errors.Unwrap(err))
 	case info.IsDir():

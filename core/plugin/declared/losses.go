@@ -37,12 +37,10 @@ var telling = []string{"return_loss", "arange", "torch.eye", "cdist", "all_gathe
 	"transpose(", ".mT", "NCE", "nce", "Xent", "xent", "XENT", "lip_loss", "LIPLoss", "lipLoss", "LIPModel", "coca",
 	"CoCa", "SupCon", "sup_con",
 	"egatives", "contrastive_loss", "clip_contrastive", "ist_loss", "istLoss", "istEmbedLoss", "BatchMargin", "atchHard",
-	"atchAll",
-	"atchSemi", "atch_hard", "atch_all", "atch_semi", "Miner", "miner", "Barlow", "barlow", "VICReg", "vicreg", "DCL",
-	"dcl", "SpladeLoss",
-	"VisionTextDualEncoder", "SiglipModel", "Siglip2Model", "ClapModel", "CLIPSegModel", "AlignModel", "FlavaModel",
-	"GroupViTModel",
-	"GRPO", "RLOO", "PPO", "OnlineDPO", "XPO", "NashMD", "KTO", "BCO"}
+	"atchAll", "atchSemi", "atch_hard", "atch_all", "atch_semi", "Miner", "miner", "Barlow", "barlow", "VICReg",
+	"vicreg", "DCL", "dcl", "SpladeLoss", "VisionTextDualEncoder", "SiglipModel", "Siglip2Model", "ClapModel",
+	"CLIPSegModel", "AlignModel", "FlavaModel",
+	"GroupViTModel", "GRPO", "RLOO", "PPO", "OnlineDPO", "XPO", "NashMD", "KTO", "BCO"}
 
 const across = "its loss compares the samples of a micro-batch with each other"
 

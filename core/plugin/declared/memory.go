@@ -106,19 +106,11 @@ func (e *expression) compile(names types.Map) (err error) {
 		}
 		slices.Sort(known)
 		why += "; there are " + strings.Join(known, ", ")
-		if near := nearestName(m[1], known); near != "" {
+		if near := config.Near(m[1], known); near != "" {
 			why = fmt.Sprintf("there is no value %s; did you mean %s?", m[1], near)
 		}
 	}
 	return errors.New(why)
-}
-
-func nearestName(name string, names []string) string {
-	var dashed []string
-	for _, n := range names {
-		dashed = append(dashed, strings.ReplaceAll(n, "_", "-"))
-	}
-	return strings.ReplaceAll(nearest(name, dashed), "-", "_")
 }
 
 // reals makes all numbers of an expression floating-point ones: bytes of large networks overflow products of integers.

@@ -201,8 +201,7 @@ func (r *reading) otherUnit(sources []python.Source) string {
 
 // unitWords are parts of the names of settings that tell what a batch counts.
 var unitWords = []string{"batch_type", "batch-type", "size_type", "size-type", "batch_unit", "batch-unit", "size_unit",
-	"size-unit",
-	"batch_by", "batch-by", "batch_mode", "batch-mode", "sampler_type", "sampler-type"}
+	"size-unit", "batch_by", "batch-by", "batch_mode", "batch-mode", "sampler_type", "sampler-type"}
 
 // readSplit reads what another micro-batch changes, the dearest first: of the training, and of one that goes on. micro
 // and accumulation are the names of the settings in the source. It decides by the text alone: what is in a function

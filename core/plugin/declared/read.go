@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
-
 	"github.com/launch-ml/launch/core/config"
 )
 
@@ -155,22 +153,10 @@ func decodeStruct(v config.Value, into reflect.Value) error {
 
 // unknown is the mistake of a key that there is not, with the one that may be meant.
 func unknown(key string, v config.Value, keys []string) error {
-	if near := nearest(key, keys); near != "" {
+	if near := config.Near(key, keys); near != "" {
 		return wrong(key, v, "there is no such key; did you mean %s?", near)
 	}
 	return wrong(key, v, "there is no such key; there are %s", strings.Join(keys, ", "))
-}
-
-// nearest returns the key that a mistyped one may mean, or "".
-func nearest(key string, keys []string) (near string) {
-	key = strings.ReplaceAll(strings.ToLower(key), "_", "-")
-	best := 3 // at most 2: two letters changed, or two exchanged
-	for _, k := range keys {
-		if d := levenshtein.ComputeDistance(key, k); d < best && (d < 2 || len(k) > 4) {
-			best, near = d, k
-		}
-	}
-	return near
 }
 
 // keysOf lists the keys of a struct in the order of its fields.

@@ -1,7 +1,6 @@
 package declared
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
@@ -40,9 +39,9 @@ func (s *splitReader) sums(x *python.Syntax) {
 			m.read(i, st)
 		}
 	}
-	for _, i := range slices.Sorted(maps.Keys(passes)) {
-		if m.sum(i, x.Statements[i].Range) {
-			s.add(x, i, passes[i], scaleCost(x),
+	for i, st := range x.Statements {
+		if first, ok := passes[i]; ok && m.sum(i, st.Range) {
+			s.add(x, i, first, scaleCost(x),
 				"its loss is a sum over the samples of a pass and is divided by the number of passes, so that the gradients shrink")
 		}
 	}

@@ -72,13 +72,13 @@ const helpWidth = 104
 func ExitTable(all []ExitMeaning) string {
 	var b strings.Builder
 	for _, e := range all {
-		fmt.Fprintf(&b, "  %-6s %s\n", e.Code, filled(e.Meaning, helpWidth-10, "\n         "))
+		fmt.Fprintf(&b, "  %-6s %s\n", e.Code, Filled(e.Meaning, helpWidth-10, "\n         "))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// filled breaks a text between words into lines of at most width bytes.
-func filled(text string, width int, newline string) string {
+// Filled breaks a text between words into lines of at most width bytes.
+func Filled(text string, width int, newline string) string {
 	var b strings.Builder
 	n := 0
 	for _, word := range strings.Fields(text) {
@@ -105,7 +105,7 @@ func Exits(c *cobra.Command, all ...ExitMeaning) *cobra.Command {
 	for _, e := range all {
 		parts = append(parts, e.Code+" if "+e.Meaning)
 	}
-	text := filled("Exit code: "+strings.Join(parts, "; ")+".", helpWidth, "\n")
+	text := Filled("Exit code: "+strings.Join(parts, "; ")+".", helpWidth, "\n")
 	c.Long = strings.TrimPrefix(c.Long+"\n\n"+text, "\n\n")
 	return SameExits(c, all)
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ui"
@@ -20,7 +21,7 @@ func MissingScript(c job.Command) error {
 		return nil
 	}
 	if _, err := os.Stat(prog.Path()); errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
-		return fmt.Errorf("there is no script %s", prog.Path())
+		return fmt.Errorf("there is no script %s%s", prog.Path(), config.Meant(config.NearFile(prog.Path())))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/launch-ml/launch/cmd/launch/internal/cli"
 	"github.com/launch-ml/launch/cmd/launch/internal/settings"
+	"github.com/launch-ml/launch/core/config"
 )
 
 // HelpOf describes a command and all below it.
@@ -106,19 +107,26 @@ func addCompletion(root *cobra.Command) {
 func addHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	c, _, _ := root.Find([]string{"help"})
-	asJSON, text := false, c.Run
-	c.Use, c.Short = "help [COMMAND ...]", "print the help of a command; --json: of all commands, for a script"
-	c.Long = "help prints what launch COMMAND --help prints. With --json it prints a document of the command and all\n" +
-		"below it: arguments, flags with their defaults and variables, examples and exit codes."
+	asJSON := false
+	c.Use, c.Short = "help [COMMAND ... | commands | settings]", "print the help of a command; --json: of all commands, for a script"
+	c.Long = "help prints what launch COMMAND --help prints. \"launch help commands\" lists all commands, and\n" +
+		"\"launch help settings\" all flags of a run, its exit codes, and where settings come from. With --json it\n" +
+		"prints a document of the command and all below it: arguments, flags with their defaults and variables,\n" +
+		"examples and exit codes."
 	c.Example = "  launch help plan\n  launch help --json | jq -r '.commands[].command'"
 	c.Run = nil
 	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) == 1 && topics[args[0]] != nil && !asJSON {
+			topics[args[0]](onTerminal(os.Stdout), root)
+			return nil
+		}
 		of, rest, err := root.Find(args)
 		if err != nil || len(rest) > 0 {
-			return fmt.Errorf("launch has no command %q; `launch --help` lists the commands", strings.Join(args, " "))
+			return fmt.Errorf("launch has no command %q%s; `launch help commands` lists them", strings.Join(args, " "),
+				config.Meant(config.Near(args[0], append(settings.CommandsOf(root), "commands", "settings"))))
 		}
 		if !asJSON {
-			text(c, args)
+			onTerminal(os.Stdout).help(of)
 			return nil
 		}
 		return cli.PrintJSON(HelpOf(of))

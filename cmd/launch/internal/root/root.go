@@ -134,13 +134,6 @@ func newTree(f *cli.Factory, wanted func(name string) bool) *cobra.Command {
 		}
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	help := root.HelpFunc()
-	root.SetHelpFunc(func(c *cobra.Command, args []string) {
-		if c == root { // its help lists all
-			addRest(f, root)
-		}
-		help(c, args)
-	})
 	return root
 }
 
@@ -181,6 +174,10 @@ func newRoot(f *cli.Factory) *cobra.Command {
 			return run.Launch(f, c, args)
 		},
 	}
+	root.Annotations = map[string]string{settings.CommandsKey: "help completion"}
+	for _, m := range makers {
+		root.Annotations[settings.CommandsKey] += " " + m.name
+	}
 	root.Flags().SetInterspersed(false)
 	settings.AddFlags(root.PersistentFlags())
 	run.Declare(root)
@@ -189,29 +186,13 @@ func newRoot(f *cli.Factory) *cobra.Command {
 		if wrong := (*pflag.InvalidValueError)(nil); errors.As(err, &wrong) {
 			return settings.WrongValue("--"+wrong.GetFlag().Name, wrong.GetFlag().Value.Type(), wrong.GetValue())
 		}
-		if strings.Contains(c.Use, "COMMAND") {
-			return fmt.Errorf("%w; run `%s --help` for the flags. The command to run comes after --", err,
-				c.CommandPath())
+		if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
+			return settings.UnknownFlag(c, unknown)
 		}
 		return fmt.Errorf("%w; run `%s --help` for the flags", err, c.CommandPath())
 	})
-	root.SetUsageTemplate(onlyUsed(root.UsageTemplate()))
-	return root
-}
-
-// usedTemplate is the name, in usage templates, of the function that lists the settings that a command uses.
-const usedTemplate = "settingsUsed"
-
-// onlyUsed has a usage template list the settings that a command uses, in place of all that it takes.
-func onlyUsed(template string) string {
-	before, rest, found := strings.Cut(template, "{{if .HasAvailableInheritedFlags}}")
-	_, after, ended := strings.Cut(rest, "{{end}}")
-	if !found || !ended {
-		return template
-	}
-	cobra.AddTemplateFunc(usedTemplate, func(c *cobra.Command) string {
-		return strings.TrimRight(settings.Used(c).FlagUsages(), " \n")
+	root.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		onTerminal(os.Stdout).help(c)
 	})
-	return before + "{{if and .HasParent (" + usedTemplate + " .)}}\n\nGlobal Flags:\n" +
-		"{{" + usedTemplate + " .}}{{end}}" + after
+	return root
 }

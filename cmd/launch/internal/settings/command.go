@@ -37,9 +37,20 @@ func CommandLine(c *cobra.Command, args []string) (Values, []string, error) {
 		if err := valueApart(c.Flags(), os.Args[:max(0, len(os.Args)-len(args))], args); err != nil {
 			return s, nil, err
 		}
-		return s, nil, fmt.Errorf("put -- before the command to run: %s -- %s …", c.CommandPath(), args[0])
+		return s, nil, Misplaced(c, args, CommandsOf(c))
 	}
 	return s, args, nil
+}
+
+// CommandsKey is the annotation with the names of launch's commands, of which only those that may be asked for are made.
+const CommandsKey = "commands"
+
+// CommandsOf lists the commands below one.
+func CommandsOf(c *cobra.Command) (names []string) {
+	for _, sub := range c.Commands() {
+		names = append(names, sub.Name())
+	}
+	return append(names, strings.Fields(c.Annotations[CommandsKey])...)
 }
 
 // Accepted reports whether --accept was given.

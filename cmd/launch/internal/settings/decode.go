@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/attempt"
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/record"
@@ -67,8 +68,8 @@ func (d *decoder) cards() {
 		if size, known := gpu.Named(part); known {
 			all = append(all, Card{part, size})
 		} else if !strings.ContainsAny(part[:min(1, len(part))], "0123456789.-") && part != "" {
-			d.wrong("%s: %q is not an amount of memory, such as 12GiB, and launch knows no card of that name",
-				d.Names.Name("vram"), part)
+			d.wrong("%s: %q is not an amount of memory, such as 12GiB, and launch knows no card of that name%s",
+				d.Names.Name("vram"), part, config.Meant(config.Near(part, gpu.Names())))
 		} else if b := d.bytesOf("vram", part); b > 0 {
 			all = append(all, Card{"", b})
 		}

@@ -132,6 +132,18 @@ var (
 		Group{"continue"})
 )
 
+// HelpGroups are the flags that commands share, by what they are for, as help shows them.
+var HelpGroups = []struct {
+	Title string
+	Flags Group
+}{
+	{"What may change", Group{"allow", SetFlag, "as-asked", "fill", "rehearse", "anyway", "plugin", "formula-time"}},
+	{"Which card", Group{"vram", "device", "memory", "reserve", "gpus", "wait", "yield", "nodes-at", "this-node"}},
+	{"While it runs", Group{"inside", "tty", "save-on", "grace", "sample"}},
+	{"What is printed", Group{"quiet", "verbose", "status", "bars", "json-file", "notify", "notify-command", "notify-host"}},
+	{"Records", Group{"continue", AcceptFlag, "state-dir", "receipts", "prune"}},
+}
+
 func groups(all ...Group) Group { return slices.Concat(all...) }
 
 // usesKey is the annotation of a command that has the settings that it uses.
