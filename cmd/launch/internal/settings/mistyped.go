@@ -2,6 +2,7 @@ package settings
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/config/command"
 )
 
 // Mistyped returns a note for each variable of an environment whose name is almost that of a setting. Unlike in a
@@ -86,10 +88,11 @@ func dashed(name, short string) string {
 // Misplaced tells what to type where something stands before "--": the command of launch that was mistyped, or else that
 // the program has to stand behind it.
 func Misplaced(c *cobra.Command, args, commands []string) error {
+	path, _ := os.LookupEnv("PATH")
 	switch first := args[0]; {
 	case slices.Contains([]string{"run", "exec", "start"}, first) && !c.HasParent():
 		return fmt.Errorf("launch needs no word for it: launch -- COMMAND runs the command")
-	case config.Near(first, commands) != "":
+	case command.Lookup(first, nil, path) == "" && config.Near(first, commands) != "":
 		return fmt.Errorf("there is no command %s: did you mean %s %s? A program of that name is run by %[2]s -- %[1]s …",
 			first, c.CommandPath(), config.Near(first, commands))
 	}
