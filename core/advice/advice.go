@@ -1,6 +1,9 @@
 // Package advice finds in what a program printed, and in what was observed of its memory and its card, what its user
 // should change: each once a run, ranked, with its evidence and the exact change.
 //
+// Of a program that has failed it explains the report of core/oom (explain.go), and lists what would have helped
+// (remedy.go), in the words of the frameworks and versions that the text shows (clues.go).
+//
 // All of it is data: a sign is a pattern, the least number of lines that match, and a window of lines for these; a
 // bound is a share or a slope, over a time. The package knows no project and acts on nothing: it reads a text and
 // values.
@@ -13,31 +16,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A Weight is what ignoring an advice costs.
-type Weight string
-
-// The weights, the heaviest first.
-const (
-	Fails Weight = "fails" // the training fails, or its result is worth nothing
-	Slow  Weight = "slow"  // it takes longer than it has to
-	Tidy  Weight = "tidy"  // it works today
-)
-
-var weights = []Weight{Fails, Slow, Tidy}
-
-// An Advice is one thing to change.
-type Advice struct {
-	Name     string   `json:"name"`
-	Weight   Weight   `json:"weight"`
-	What     string   `json:"what"`     // what was seen, and what it means
-	Evidence []string `json:"evidence"` // lines of the program, or figures
-	Change   string   `json:"change"`   // the setting or the command
-	// Told: it was printed while the program ran.
-	Told bool `json:"told,omitempty"`
-}
+var weights = []job.Weight{job.Fails, job.Slow, job.Tidy}
 
 // Seen is what an attempt showed. What is zero or nil was not seen.
 type Seen struct {
@@ -89,33 +72,33 @@ type Need struct {
 }
 
 // Give returns the advice for what was seen, the weightiest first; nil for none.
-func Give(s Seen) []Advice {
-	var out []Advice
+func Give(s Seen) []job.Advice {
+	var out []job.Advice
 	if s.Text != nil {
 		out = s.Text.advice()
 	}
-	for _, of := range []func(Seen) *Advice{diverged, climbing, hostClimbing, full, ahead, validating, idle, unread} {
-		if a := of(s); a != nil && !slices.ContainsFunc(out, func(b Advice) bool { return b.Name == a.Name }) {
+	for _, of := range []func(Seen) *job.Advice{diverged, climbing, hostClimbing, full, ahead, validating, idle, unread} {
+		if a := of(s); a != nil && !slices.ContainsFunc(out, func(b job.Advice) bool { return b.Name == a.Name }) {
 			out = append(out, *a)
 		}
 	}
 	for i := range out {
-		out[i].place(s)
+		place(&out[i], s)
 	}
 	slices.SortStableFunc(out, byWeight)
 	return out
 }
 
 // byWeight orders advice, the weightiest first.
-func byWeight(a, b Advice) int {
+func byWeight(a, b job.Advice) int {
 	return cmp.Compare(slices.Index(weights, a.Weight), slices.Index(weights, b.Weight))
 }
 
 // Once joins the advice of several attempts: each name once, as the last attempt has it.
-func Once(attempts ...[]Advice) (out []Advice) {
+func Once(attempts ...[]job.Advice) (out []job.Advice) {
 	for _, all := range slices.Backward(attempts) {
 		for _, a := range all {
-			if i := slices.IndexFunc(out, func(b Advice) bool { return b.Name == a.Name }); i < 0 {
+			if i := slices.IndexFunc(out, func(b job.Advice) bool { return b.Name == a.Name }); i < 0 {
 				out = append(out, a)
 			} else {
 				out[i].Told = out[i].Told || a.Told
@@ -127,7 +110,7 @@ func Once(attempts ...[]Advice) (out []Advice) {
 }
 
 // place names the setting and the cores in a change.
-func (a *Advice) place(s Seen) {
+func place(a *job.Advice, s Seen) {
 	workers := s.Workers
 	if workers == "" {
 		workers = "the number of loader workers"
@@ -139,15 +122,15 @@ func (a *Advice) place(s Seen) {
 	a.Change = strings.NewReplacer("{workers}", workers, "{cores}", cores).Replace(a.Change)
 }
 
-func diverged(s Seen) *Advice {
+func diverged(s Seen) *job.Advice {
 	if len(s.Diverged) == 0 {
 		return nil
 	}
-	return &Advice{Name: notFinite, Weight: Fails, What: "the last value of " + strings.Join(s.Diverged, ", ") +
+	return &job.Advice{Name: job.NotFinite, Weight: job.Fails, What: "the last value of " + strings.Join(s.Diverged, ", ") +
 		" is no finite number: training goes on without a result", Evidence: []string{}, Change: finite}
 }
 
-func full(s Seen) *Advice {
+func full(s Seen) *job.Advice {
 	if s.Retries == 0 {
 		return nil
 	}
@@ -158,15 +141,15 @@ func full(s Seen) *Advice {
 	if s.Short > 0 {
 		times += fmt.Sprintf(", %v short", s.Short)
 	}
-	return &Advice{Name: FullCard, Weight: Slow, What: "the card was full: the allocator emptied its cache, which takes " +
+	return &job.Advice{Name: FullCard, Weight: job.Slow, What: "the card was full: the allocator emptied its cache, which takes " +
 		"time, and the next larger request fails", Evidence: []string{times},
 		Change: "launch plan -- COMMAND lists milder rungs; launch --allow speed -- COMMAND takes one"}
 }
 
-func ahead(s Seen) *Advice {
+func ahead(s Seen) *job.Advice {
 	for _, n := range s.Ahead {
 		if n.Needs > n.Room && n.Room > 0 {
-			return &Advice{Name: "ahead", Weight: Fails, What: fmt.Sprintf("%s has not run yet, and is estimated to need more "+
+			return &job.Advice{Name: "ahead", Weight: job.Fails, What: fmt.Sprintf("%s has not run yet, and is estimated to need more "+
 				"than the card has", n.Phase), Evidence: []string{fmt.Sprintf("%v of %v", n.Needs, n.Room)},
 				Change: "launch --rehearse -- COMMAND runs every phase once before the training"}
 		}
@@ -174,11 +157,11 @@ func ahead(s Seen) *Advice {
 	return nil
 }
 
-func unread(s Seen) *Advice {
+func unread(s Seen) *job.Advice {
 	if len(s.Unread) == 0 {
 		return nil
 	}
-	a := &Advice{Name: "unread", Weight: Tidy, What: "settings that the running code does not read", Evidence: []string{},
+	a := &job.Advice{Name: "unread", Weight: job.Tidy, What: "settings that the running code does not read", Evidence: []string{},
 		Change: "remove them: they suggest what does not happen"}
 	for _, u := range s.Unread {
 		a.Evidence = append(a.Evidence, u.Where+": "+u.Why)

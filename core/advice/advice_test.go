@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/unit"
 )
 
 // logs are, for each sign, an output that gives the advice, what the advice then has in it, and an output that is
 // nearly the same and gives none.
 var logs = map[string]struct{ is, has, near string }{
-	notFinite: {
+	job.NotFinite: {
 		"iter 10 loss: 0.5\niter 20 loss: nan\niter 30 loss: nan\niter 40 loss: nan\n",
 		"(lines: 3)",
 		// an initial best value, one step of a gradient scaler, a word
@@ -96,7 +97,7 @@ func lines(n int, format string) string {
 	return b.String()
 }
 
-func given(t *testing.T, text string) []Advice {
+func given(t *testing.T, text string) []job.Advice {
 	t.Helper()
 	return Give(Seen{Text: read(text, len(text)), Workers: "x.yml: train.workers", Cores: 4})
 }
@@ -111,7 +112,7 @@ func read(text string, size int) *Text {
 	return found
 }
 
-func names(all []Advice) (out []string) {
+func names(all []job.Advice) (out []string) {
 	for _, a := range all {
 		out = append(out, a.Name)
 	}
@@ -297,7 +298,7 @@ func TestBounds(t *testing.T) {
 				"unknown room": {Ahead: []Need{{"validation", 8 * unit.GiB, 0}}},
 			}},
 		{"unread", "remove them", Seen{Unread: []Setting{{"x.yml: a", "nothing reads it"}}}, map[string]Seen{"none": {}}},
-		{notFinite, "the last value of psnr", Seen{Diverged: []string{"psnr"}}, map[string]Seen{"none": {}}},
+		{job.NotFinite, "the last value of psnr", Seen{Diverged: []string{"psnr"}}, map[string]Seen{"none": {}}},
 	} {
 		got := Give(tt.is)
 		if !slices.Equal(names(got), []string{tt.name}) {
@@ -320,18 +321,18 @@ func TestBounds(t *testing.T) {
 
 // Advice is ranked, and is given once: also where two sources or two attempts have it.
 func TestRanked(t *testing.T) {
-	text := read(logs["deprecated"].is+logs["workers"].is+logs[notFinite].is, 50)
+	text := read(logs["deprecated"].is+logs["workers"].is+logs[job.NotFinite].is, 50)
 	first := Give(Seen{Text: text, Diverged: []string{"loss"}, Unread: []Setting{{"x", "y"}}})
-	if got, want := names(first), []string{notFinite, "workers", "deprecated", "unread"}; !slices.Equal(got, want) {
+	if got, want := names(first), []string{job.NotFinite, "workers", "deprecated", "unread"}; !slices.Equal(got, want) {
 		t.Errorf("ranked %q, want %q", got, want)
 	}
 	second := Give(Seen{Unread: []Setting{{"z", "y"}}, Retries: 1})
 	both := Once(first, second)
-	if got, want := names(both), []string{notFinite, "full-card", "workers", "unread", "deprecated"}; !slices.Equal(got,
+	if got, want := names(both), []string{job.NotFinite, "full-card", "workers", "unread", "deprecated"}; !slices.Equal(got,
 		want) {
 		t.Errorf("of two attempts %q, want %q", got, want)
 	}
-	i := slices.IndexFunc(both, func(a Advice) bool { return a.Name == "unread" })
+	i := slices.IndexFunc(both, func(a job.Advice) bool { return a.Name == "unread" })
 	if both[i].Evidence[0] != "z: y" {
 		t.Errorf("the last attempt does not count: %q", both[i].Evidence)
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -20,7 +21,7 @@ const (
 )
 
 // validating compares the time in validation with the time in training.
-func validating(s Seen) *Advice {
+func validating(s Seen) *job.Advice {
 	training, other, phase := s.Spent[s.Training], time.Duration(0), ""
 	for name, spent := range s.Spent {
 		if name != s.Training && name != "" {
@@ -36,7 +37,7 @@ func validating(s Seen) *Advice {
 	share := float64(other) / float64(all)
 	// other/k is a tenth of training + other/k where k = 9 other / training
 	rarer := math.Ceil((1 - validationShare) / validationShare * float64(other) / float64(training))
-	return &Advice{Name: "validation-time", Weight: Slow, What: fmt.Sprintf("%s takes %.0f %% of the time", phase,
+	return &job.Advice{Name: "validation-time", Weight: job.Slow, What: fmt.Sprintf("%s takes %.0f %% of the time", phase,
 		100*share),
 		Evidence: []string{fmt.Sprintf("%v of %v", other.Round(time.Second), all.Round(time.Second))},
 		Change: fmt.Sprintf("validate less often: an interval %.0f times as long leaves %s a tenth of the time", max(2,
@@ -45,12 +46,12 @@ func validating(s Seen) *Advice {
 }
 
 // idle judges how busy the card was while the program trained.
-func idle(s Seen) *Advice {
+func idle(s Seen) *job.Advice {
 	b := s.Busy
 	if b.Looks < idleLooks || b.For < idleTime || b.Percent >= idleBelow {
 		return nil
 	}
-	return &Advice{Name: "idle-card", Weight: Slow, What: fmt.Sprintf("the card was idle %.0f %% of the training",
+	return &job.Advice{Name: "idle-card", Weight: job.Slow, What: fmt.Sprintf("the card was idle %.0f %% of the training",
 		100-b.Percent),
 		Evidence: []string{fmt.Sprintf("busy %.0f %% in %d samples of the driver over %v", b.Percent, b.Looks,
 			b.For.Round(time.Second))},
@@ -124,25 +125,25 @@ func (c Curve) climbs() *climb {
 	return out
 }
 
-func climbing(s Seen) *Advice {
+func climbing(s Seen) *job.Advice {
 	return leak(s.Card.climbs(), leakName, "the card's memory", s.Card.Room,
 		"keep no tensors from step to step: loss.item() or .detach() where figures are collected")
 }
 
-func hostClimbing(s Seen) *Advice {
+func hostClimbing(s Seen) *job.Advice {
 	return leak(s.Host.climbs(), hostLeakName, "the host memory in use", s.Host.Room,
 		"hold the dataset's lists as numpy arrays or tensors (pytorch#13246), and keep no tensors from step to step")
 }
 
-func leak(c *climb, name, what string, room unit.Bytes, change string) *Advice {
+func leak(c *climb, name, what string, room unit.Bytes, change string) *job.Advice {
 	if c == nil {
 		return nil
 	}
-	a := &Advice{Name: name, Weight: Slow, What: fmt.Sprintf("%s climbs by %v an hour", what, c.PerHour), Change: change,
+	a := &job.Advice{Name: name, Weight: job.Slow, What: fmt.Sprintf("%s climbs by %v an hour", what, c.PerHour), Change: change,
 		Evidence: []string{fmt.Sprintf("%v after %v, %v after %v", c.From.Held, hours(c.From.After), c.To.Held,
 			hours(c.To.After))}}
 	if c.Fails > 0 {
-		a.Weight = Fails
+		a.Weight = job.Fails
 		a.What += fmt.Sprintf(": at this pace it reaches %v %s after the start", room, hours(c.Fails))
 	}
 	return a

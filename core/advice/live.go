@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/launch-ml/launch/core/job"
 )
 
 // Live finds, while a program runs, the advice that would come too late at its end: each once, as soon as it is
@@ -22,7 +24,7 @@ const (
 )
 
 // Look returns what is certain now and was not before. at is the time since the start.
-func (l *Live) Look(s Seen, at time.Duration) (out []Advice) {
+func (l *Live) Look(s Seen, at time.Duration) (out []job.Advice) {
 	if l.told == nil {
 		l.told, l.since = map[string]bool{}, map[string]time.Duration{}
 	}
@@ -48,14 +50,14 @@ func (l *Live) Look(s Seen, at time.Duration) (out []Advice) {
 }
 
 // certain reports whether advice does not wait for the end.
-func (l *Live) certain(a Advice, s Seen, at time.Duration) bool {
+func (l *Live) certain(a job.Advice, s Seen, at time.Duration) bool {
 	switch a.Name {
-	case notFinite:
-		return s.Text != nil && s.Text.unbroken(notFinite)
+	case job.NotFinite:
+		return s.Text != nil && s.Text.unbroken(job.NotFinite)
 	case smallShm, FullCard:
 		return true
 	case leakName, hostLeakName:
-		if a.Weight != Fails { // it lasts longer than any training
+		if a.Weight != job.Fails { // it lasts longer than any training
 			return false
 		}
 		if _, seen := l.since[a.Name]; !seen {
@@ -80,13 +82,13 @@ func (l *Live) lasts(name string, is bool, at time.Duration) time.Duration {
 
 // crowded compares what a phase that has not run yet needs with what other processes leave. A need that was larger than
 // the room from the start was printed with the plan.
-func crowded(s Seen) *Advice {
+func crowded(s Seen) *job.Advice {
 	for _, n := range s.Ahead {
 		left := s.Card.Room
 		if n.Room <= 0 || left <= 0 || n.Needs > n.Room || n.Needs <= left {
 			continue
 		}
-		return &Advice{Name: crowdedName, Weight: Fails, What: fmt.Sprintf("%s has not run yet, and is estimated to need "+
+		return &job.Advice{Name: crowdedName, Weight: job.Fails, What: fmt.Sprintf("%s has not run yet, and is estimated to need "+
 			"%v; other processes on the card now leave %v", n.Phase, n.Needs, left),
 			Evidence: []string{fmt.Sprintf("%v of %v, %v short", n.Needs, left, n.Needs-left)},
 			Change:   "end those processes before it begins: launch gpus lists them"}
@@ -95,9 +97,9 @@ func crowded(s Seen) *Advice {
 }
 
 // forget makes a leak that was not yet certain start anew: Look found none this time.
-func (l *Live) forget(all []Advice) {
+func (l *Live) forget(all []job.Advice) {
 	for _, name := range []string{leakName, hostLeakName} {
-		if !slices.ContainsFunc(all, func(a Advice) bool { return a.Name == name && a.Weight == Fails }) {
+		if !slices.ContainsFunc(all, func(a job.Advice) bool { return a.Name == name && a.Weight == job.Fails }) {
 			delete(l.since, name)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -30,10 +31,10 @@ func TestLive(t *testing.T) {
 		at    map[int]string
 	}{
 		"a loss that is not finite": {text("loss: 0.1\n", "loss: nan\n", "loss: nan\nloss: nan\n", "loss: nan\n"),
-			map[int]string{2: notFinite}},
+			map[int]string{2: job.NotFinite}},
 		"one that comes back": {text("loss: nan\nloss: nan\nloss: 0.1\nloss: nan\n"), nil},
 		"one that comes back later": {text("loss: nan\nloss: nan\nloss: 0.1\nloss: nan\n", "loss: nan\n", "loss: nan\n"),
-			map[int]string{2: notFinite}},
+			map[int]string{2: job.NotFinite}},
 		"another loss that is finite": {text(strings.Repeat("G_loss: nan\nD_loss: 0.1\n", 9)), nil},
 		"the last value of a metric":  {func(int) Seen { return Seen{Diverged: []string{"psnr"}} }, nil},
 		"a small /dev/shm":            {text("", logs["small-shm"].is), map[int]string{1: smallShm}},
@@ -81,8 +82,8 @@ func TestLive(t *testing.T) {
 // Of several at the same time, the weightiest comes first.
 func TestLiveRanked(t *testing.T) {
 	var l Live
-	got := l.Look(Seen{Retries: 1, Text: read(logs["small-shm"].is+logs[notFinite].is, 99)}, 0)
-	if want := []string{notFinite, smallShm, FullCard}; !slices.Equal(names(got), want) {
+	got := l.Look(Seen{Retries: 1, Text: read(logs["small-shm"].is+logs[job.NotFinite].is, 99)}, 0)
+	if want := []string{job.NotFinite, smallShm, FullCard}; !slices.Equal(names(got), want) {
 		t.Errorf("%q, want %q", names(got), want)
 	}
 }

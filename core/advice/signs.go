@@ -9,14 +9,16 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // A sign is a kind of line: what it looks like, how many of them count, and within how many lines. Templates have
 // "${N}" for the number of lines, and "${name}" for a group of the first one.
 type sign struct {
 	name   string
-	weight Weight
+	weight job.Weight
 	words  []string // one of these stands in every line that matches: found without the pattern
 	also   []string // one of these, too; none: nothing more
 	line   *lazy.Regexp
@@ -34,8 +36,6 @@ type sign struct {
 
 // Names of advice that more than one place knows.
 const (
-	notFinite    = "not-finite"
-	NotFinite    = notFinite
 	FullCard     = "full-card"
 	smallShm     = "small-shm"
 	leakName     = "leak"
@@ -50,7 +50,7 @@ const warmUp = 5
 
 // signs are those of Python, torch, and the forms in which most trainers print their meters.
 var signs = []sign{
-	{name: notFinite, weight: Fails, words: []string{"nan", "NaN", "inf", "Inf"}, least: 3, window: 200,
+	{name: job.NotFinite, weight: job.Fails, words: []string{"nan", "NaN", "inf", "Inf"}, least: 3, window: 200,
 		also: []string{"oss", "l_"},
 		// "loss: nan", "l_g_pix=inf", "Loss nan (nan)", "'loss': nan"
 		line: lazy.MustCompile(`(?i)(?:^|[^a-z])(?:[a-z0-9_./]*loss[a-z0-9_]*|l_[a-z0-9_]+)['"]?\s*[:=]?\s*(?:tensor\()?` +
@@ -61,18 +61,18 @@ var signs = []sign{
 			`\s*[:=]?\s*(?:tensor\()?\+?inf(?:inity)?`),
 		heals: lazy.MustCompile(`(?i)(?:^|[^a-z])(?:[a-z0-9_./]*loss|l_[a-z0-9_]+)['"]?\s*[:=]?\s*(?:tensor\()?[-+]?\d`),
 		what:  "the loss is no finite number (lines: ${N}): training goes on without a result", change: finite},
-	{name: "workers", weight: Slow, words: []string{"This DataLoader will create"}, least: 1,
+	{name: "workers", weight: job.Slow, words: []string{"This DataLoader will create"}, least: 1,
 		// torch/utils/data/dataloader.py, _check_worker_number_rationality
 		line: lazy.MustCompile(`This DataLoader will create (?P<asked>\d+) worker processes in total\. Our suggested max ` +
 			`number of worker in current system is (?P<most>\d+)`),
 		what:   "${asked} loader workers are more than the cores (${most}), and slow the training",
 		change: "set {workers} to ${most} or less"},
-	{name: "few-workers", weight: Slow, words: []string{"does not have many workers"}, least: 1,
+	{name: "few-workers", weight: job.Slow, words: []string{"does not have many workers"}, least: 1,
 		// lightning, trainer/connectors/data_connector.py
 		line: lazy.MustCompile(`The '?(?P<loader>\w+)'? does not have many workers which may be a bottleneck.*num_workers=` +
 			`(?P<most>\d+)`),
 		what: "the loader ${loader} has too few workers", change: "set {workers} to ${most}"},
-	{name: "slow-loader", weight: Slow, words: []string{"(data): ", "Data", "data_time: ", "data: "}, least: 20,
+	{name: "slow-loader", weight: job.Slow, words: []string{"(data): ", "Data", "data_time: ", "data: "}, least: 20,
 		share: 0.2,
 		// "[time (data): 0.512 (0.204)]", "Time 0.51 (0.50) Data 0.20 (0.19)", "time: 0.51  data: 0.20", "data_time: 0.20
 		// time: 0.51": each form has its own number at the names of its groups
@@ -82,38 +82,38 @@ var signs = []sign{
 			`\btime: (?P<whole4>\d+\.\d+).*?\bdata(?:_time)?: (?P<part4>\d+\.\d+)`),
 		what: "the training waits for data ${share} % of the time", change: "raise {workers} (there are {cores}), or read " +
 			"from a faster disk"},
-	{name: smallShm, weight: Fails, words: []string{"shm"}, least: 1,
+	{name: smallShm, weight: job.Fails, words: []string{"shm"}, least: 1,
 		// torch/utils/data/_utils/signal_handling.py; aten/src/ATen/MapAllocator.cpp
 		line: lazy.MustCompile(`insufficient shared memory \(shm\)|unable to (?:write to|open|resize|allocate) (?:shared ` +
 			`memory object|file) </torch_\w+>.*(?:No space left|ENOSPC|\(28\))|unable to write to file </torch_`),
 		what:   "/dev/shm is too small for the batches of the loader workers",
 		change: "docker run --shm-size 8g …, or fewer workers in {workers}; launch doctor has its size"},
-	{name: "plan-failed", weight: Slow, words: []string{"Plan failed with"}, least: 1,
+	{name: "plan-failed", weight: job.Slow, words: []string{"Plan failed with"}, least: 1,
 		// aten/src/ATen/native/cudnn/Conv_v8.cpp
 		line:   lazy.MustCompile(`UserWarning: Plan failed with an? (?P<error>[\w:]+)`),
 		what:   "cuDNN's best algorithm did not run (${error}), often for lack of memory: a slower one did",
 		change: "leave the card more room: launch plan -- COMMAND lists milder rungs"},
-	{name: "unused-parameters", weight: Slow, words: []string{"find_unused_parameters"}, least: 1,
+	{name: "unused-parameters", weight: job.Slow, words: []string{"find_unused_parameters"}, least: 1,
 		// torch/csrc/distributed/c10d/reducer.cpp
 		line: lazy.MustCompile(`find_unused_parameters=True was specified in DDP constructor, but did not find any unused ` +
 			`parameters`),
 		what:   "DistributedDataParallel searches the graph in every step, and finds nothing",
 		change: "set find_unused_parameters to false"},
-	{name: "tf32", weight: Slow, words: []string{"set_float32_matmul_precision"}, least: 1,
+	{name: "tf32", weight: job.Slow, words: []string{"set_float32_matmul_precision"}, least: 1,
 		line: lazy.MustCompile(`(?:tensor cores for float32 matrix multiplication available but not enabled|that has ` +
 			`Tensor Cores\. To properly utilize them).*set_float32_matmul_precision\(`),
 		what:   "float32 products do not use the card's tensor cores",
 		change: "torch.set_float32_matmul_precision('high') before the training: it rounds the factors to TF32"},
-	{name: "scheduler-order", weight: Tidy, words: []string{"lr_scheduler.step()"}, least: 1,
+	{name: "scheduler-order", weight: job.Tidy, words: []string{"lr_scheduler.step()"}, least: 1,
 		line: lazy.MustCompile("Detected call of `lr_scheduler\\.step\\(\\)` before `optimizer\\.step\\(\\)`"),
 		what: "the learning rate's schedule skips its first value",
 		change: "call optimizer.step() before lr_scheduler.step(); after one skipped step of a gradient scaler it is " +
 			"harmless"},
-	{name: "not-optimized", weight: Tidy, words: []string{"will not be optimized"}, least: 1,
+	{name: "not-optimized", weight: job.Tidy, words: []string{"will not be optimized"}, least: 1,
 		line:   lazy.MustCompile(`(?i)\bparam(?:eter)?s?:? ['"]?(?P<first>[\w.]+)['"]? will not be optimized`),
 		what:   "parameters will not be optimized (lines: ${N}; ${first} …): expected where they are frozen",
 		change: "if they are not frozen on purpose: requires_grad_(True), and pass them to the optimizer"},
-	{name: "deprecated", weight: Tidy, words: []string{"Warning: "}, least: 1,
+	{name: "deprecated", weight: job.Tidy, words: []string{"Warning: "}, least: 1,
 		// as the module warnings prints them (Lib/warnings.py, formatwarning): "file.py:7: FutureWarning: text"
 		line:   lazy.MustCompile(`\.pyx?:\d+: (?:\w*Deprecat\w*|Future|PendingDeprecation)Warning: (?P<text>.{8,})`),
 		what:   "what a later version removes is in use (lines: ${N})",
@@ -338,7 +338,7 @@ func (t *Text) unbroken(name string) bool {
 }
 
 // advice returns the advice of the signs that have reached their bound.
-func (t *Text) advice() (out []Advice) {
+func (t *Text) advice() (out []job.Advice) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, s := range signs {
@@ -357,17 +357,8 @@ func (t *Text) advice() (out []Advice) {
 				return f.groups[name]
 			})
 		}
-		out = append(out, Advice{Name: s.name, Weight: s.weight, What: fill(s.what), Change: fill(s.change),
-			Evidence: []string{clip(f.first)}})
+		out = append(out, job.Advice{Name: s.name, Weight: s.weight, What: fill(s.what), Change: fill(s.change),
+			Evidence: []string{unit.Clip(f.first, 200)}})
 	}
 	return out
-}
-
-// clip shortens a line of evidence.
-func clip(s string) string {
-	const most = 200
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return s
 }

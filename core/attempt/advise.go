@@ -19,7 +19,7 @@ import (
 )
 
 // advise returns what the attempt's output and its curves advise, after its end.
-func (x *Executor) advise(a attempt, l *listener, watch *observe.Watch, out run.Outcome) []advice.Advice {
+func (x *Executor) advise(a attempt, l *listener, watch *observe.Watch, out run.Outcome) []job.Advice {
 	l.hush()
 	l.tap.readAll()
 	l.text.End()
@@ -38,7 +38,7 @@ func (x *Executor) advise(a attempt, l *listener, watch *observe.Watch, out run.
 	}
 	all := advice.Give(seen)
 	for _, told := range l.told {
-		if i := slices.IndexFunc(all, func(a advice.Advice) bool { return a.Name == told.Name }); i >= 0 {
+		if i := slices.IndexFunc(all, func(a job.Advice) bool { return a.Name == told.Name }); i >= 0 {
 			all[i].Told = true
 		} else {
 			all = append(all, told)
@@ -104,7 +104,7 @@ func (x *Executor) tellInTime(a attempt, l *listener, watch *observe.Watch, bega
 }
 
 // another is the advice to stop a training that is another one than the run began.
-func (a attempt) another(s oom.State) []advice.Advice {
+func (a attempt) another(s oom.State) []job.Advice {
 	if a.changed == nil {
 		return nil
 	}
@@ -112,7 +112,7 @@ func (a attempt) another(s oom.State) []advice.Advice {
 	if len(how) == 0 {
 		return nil
 	}
-	return []advice.Advice{{Name: "another training", Weight: advice.Fails, Told: true,
+	return []job.Advice{{Name: "another training", Weight: job.Fails, Told: true,
 		What: "this attempt trains otherwise than the one " +
 			"before it: " + strings.Join(how, "; "), Evidence: how,
 		Change: "set what follows the micro-batch to a fixed value, or allow no smaller one: --allow none"}}
@@ -122,7 +122,7 @@ func (a attempt) another(s oom.State) []advice.Advice {
 const mostTold = 3
 
 // tell reports whether to print advice now: once a run, and only so much of it.
-func (x *Executor) tell(a advice.Advice) bool {
+func (x *Executor) tell(a job.Advice) bool {
 	if len(x.told) >= mostTold || slices.Contains(x.told, a.Name) {
 		return false
 	}
@@ -131,8 +131,8 @@ func (x *Executor) tell(a advice.Advice) bool {
 }
 
 // withStop adds how to stop the run without losing what it has learned, if the program saves states.
-func (x *Executor) withStop(a advice.Advice) advice.Advice {
-	if x.Record != nil && x.Job != nil && a.Weight == advice.Fails &&
+func (x *Executor) withStop(a job.Advice) job.Advice {
+	if x.Record != nil && x.Job != nil && a.Weight == job.Fails &&
 		(len(x.Job.Signs.States) > 0 || x.Job.Signs.Has(job.SavedState)) {
 		a.Change += fmt.Sprintf("; launch stop --save %s stops it after it has saved its state", x.Record.ID)
 	}

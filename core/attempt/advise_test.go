@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/unit"
@@ -26,14 +25,14 @@ func TestTell(t *testing.T) {
 	x := &Executor{}
 	var told []string
 	for _, name := range []string{"a", "b", "a", "c", "d", "b"} {
-		if x.tell(advice.Advice{Name: name}) {
+		if x.tell(job.Advice{Name: name}) {
 			told = append(told, name)
 		}
 	}
 	if strings.Join(told, "") != "abc" {
 		t.Errorf("%q were printed", told)
 	}
-	fails := advice.Advice{Weight: advice.Fails, Change: "stop it"}
+	fails := job.Advice{Weight: job.Fails, Change: "stop it"}
 	if got := x.withStop(fails).Change; got != "stop it" {
 		t.Errorf("without a record: %q", got)
 	}
@@ -45,7 +44,7 @@ func TestTell(t *testing.T) {
 	if got := x.withStop(fails).Change; got != "stop it; launch stop --save r stops it after it has saved its state" {
 		t.Errorf("%q", got)
 	}
-	if got := x.withStop(advice.Advice{Weight: advice.Slow, Change: "x"}).Change; got != "x" {
+	if got := x.withStop(job.Advice{Weight: job.Slow, Change: "x"}).Change; got != "x" {
 		t.Errorf("for what is slow: %q", got)
 	}
 }

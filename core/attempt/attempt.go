@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
@@ -98,7 +97,7 @@ type Setup struct {
 	// Own is where launch prints its own lines while no program runs; nil: the standard error.
 	Own *proc.Patient
 	// Tell prints advice that would come too late at the end of an attempt. May be nil.
-	Tell func(advice.Advice)
+	Tell func(job.Advice)
 	// Replaced is called before the program takes the place of launch, when launch cannot watch it. May be nil.
 	Replaced func(why string)
 }

@@ -141,11 +141,11 @@ func (x *Executor) watch(ctx context.Context, a attempt) *observe.Watch {
 type listener struct {
 	detector *oom.Detector
 	tap      *tap
-	text     *advice.Text    // nil for a short run
-	told     []advice.Advice // printed while the program ran
-	hush     func()          // ends that; then told is complete
-	retried  atomic.Int64    // requests that the card refused and the allocator tried again
-	short    atomic.Int64    // by how many bytes the largest of them was short
+	text     *advice.Text // nil for a short run
+	told     []job.Advice // printed while the program ran
+	hush     func()       // ends that; then told is complete
+	retried  atomic.Int64 // requests that the card refused and the allocator tried again
+	short    atomic.Int64 // by how many bytes the largest of them was short
 	courses  run.Courses
 	watcher  *resumed // nil if it does not resume
 	paces    paces

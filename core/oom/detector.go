@@ -215,6 +215,18 @@ func (s *stream) snapshot() (out []excerpt) {
 	return out
 }
 
+// Kept are the lines around those that may matter, of all streams, each shortened.
+func (d *Detector) Kept() (lines []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range d.snapshot() {
+		for _, l := range x.lines {
+			lines = append(lines, clip(l.text))
+		}
+	}
+	return lines
+}
+
 // Slow describes the patterns that were not matched on every line, because that would have slowed down the program.
 func (d *Detector) Slow() (out []string) {
 	d.mu.Lock()

@@ -1,7 +1,7 @@
 // Package oom finds out, from what a program printed and how it ended, whether it really ran out of memory, and
 // where.
 //
-// It has four floors, and what flows between them flows one way.
+// It has three floors, and what flows between them flows one way.
 //
 // Text to events. A [Detector] reads raw output as it comes (io.Writer). text.go makes lines of bytes, without escape
 // sequences; words.go finds the few lines that may matter; rich.go joins messages that rich has wrapped. detector.go
@@ -19,8 +19,7 @@
 // part.go has the part of it. report.go finds what ended the program, kind.go why a card was full; judge.go and
 // weigh.go hold that against what else was observed, which seen.go lists.
 //
-// Verdict to remedies. explain.go describes a verdict to a person; remedy.go lists what would have helped, by
-// clues.go.
+// What a person is told of a verdict, and what would have helped, is core/advice's.
 //
 // types.go has the answer, a [Report], and what it is made of.
 package oom

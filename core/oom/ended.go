@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 var (
@@ -49,7 +50,7 @@ func (d *Detector) lastTrace() string {
 			!anError.MatchString(line):
 			return ""
 		case trace.MatchString(line) && (i == 0 || !notMain.MatchString(lines[i-1])):
-			return shorten(lines[len(lines)-1], 200)
+			return unit.Clip(lines[len(lines)-1], 200)
 		case trace.MatchString(line):
 			return ""
 		}

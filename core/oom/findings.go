@@ -129,7 +129,7 @@ func (f *finding) tensorFlow(n *Numbers) {
 	}
 	for _, r := range near(f.rows, f.at, statsRows, statsRows) {
 		if n.Capacity == nil && strings.Contains(r.body, "reduce memory use") {
-			if v, ok := find(xlaLimit, r.body); ok && unit.Bytes(v) < value(n.Requested) {
+			if v, ok := find(xlaLimit, r.body); ok && unit.Bytes(v) < unit.Value(n.Requested) {
 				n.Capacity = rounded(v)
 			}
 		}

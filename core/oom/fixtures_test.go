@@ -51,6 +51,17 @@ func fixtures(t testing.TB) []fixture {
 	return out
 }
 
+func fixtureNamed(t testing.TB, name string) fixture {
+	t.Helper()
+	for _, f := range fixtures(t) {
+		if f.name == name {
+			return f
+		}
+	}
+	t.Fatalf("no fixture %s", name)
+	return fixture{}
+}
+
 // plain is a Detector without signs. What it looks for never changes and takes two milliseconds to make, which tests that
 // split a log at every byte share.
 var plain = sync.OnceValue(func() *Detector {

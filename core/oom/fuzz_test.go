@@ -22,7 +22,6 @@ func FuzzDetector(f *testing.F) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("split in steps of %d (-whole +split):\n%s", step%997+1, diff)
 		}
-		want.Explain()
 		d := newDetector(t, trainer)
 		write(t, d, Log, string(log))
 		write(t, d, Stderr, string(log))

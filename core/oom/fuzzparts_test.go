@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // pieces are what the parts that parse on their own are fed with, beside whole fixtures.
@@ -37,8 +39,8 @@ func FuzzNumbers(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		n := readNumbers(squeeze([]row{{body: text}}))
-		if value(n.Requested) < 0 || value(n.Capacity) < 0 || value(n.Allocated) < 0 || value(n.Reserved) < 0 || value(n.Free) < 0 ||
-			value(n.ProcessInUse) < 0 || value(n.Allowed) < 0 || n.others() < 0 {
+		if unit.Value(n.Requested) < 0 || unit.Value(n.Capacity) < 0 || unit.Value(n.Allocated) < 0 || unit.Value(n.Reserved) < 0 || unit.Value(n.Free) < 0 ||
+			unit.Value(n.ProcessInUse) < 0 || unit.Value(n.Allowed) < 0 || n.OtherHeld() < 0 {
 			t.Errorf("a size below zero in %q: %+v", text, n)
 		}
 		gpuKind(&n)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // A logger that writes JSON has the traceback in a field of its own: it is read as if it stood in the text.
@@ -27,7 +29,7 @@ func TestTracebackInJSON(t *testing.T) {
 	} {
 		b, _ := json.Marshal(record)
 		r := reported(t, `{"message": "step 1"}`+"\n"+string(b)+"\n")
-		if !r.OOM || !r.Fatal || r.Frame != "train.py:5 in main" || value(r.Requested) == 0 {
+		if !r.OOM || !r.Fatal || r.Frame != "train.py:5 in main" || unit.Value(r.Requested) == 0 {
 			t.Errorf("%s: fatal %v, frame %q, %s", name, r.Fatal, r.Frame, r.Cause)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // Judge reports on what was read, and weighs it. Call it after the output was read to its end.
@@ -50,7 +51,7 @@ func (d *Detector) lastWords() string {
 	for _, name := range []string{Stderr, Terminal, Stdout} {
 		for _, s := range d.streams {
 			if s.name == name && s.lastLine() != "" {
-				return shorten(s.lastLine(), 200)
+				return unit.Clip(s.lastLine(), 200)
 			}
 		}
 	}

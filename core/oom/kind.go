@@ -27,8 +27,8 @@ func gpuKind(n *Numbers) (kind Kind, limit bool) {
 		return GPUUnspecified, false
 	}
 	requested, capacity := *n.Requested, *n.Capacity
-	allocated, reserved := value(n.Allocated), value(n.Reserved)
-	free := value(n.Free)
+	allocated, reserved := unit.Value(n.Allocated), unit.Value(n.Reserved)
+	free := unit.Value(n.Free)
 	unallocated := max(0, reserved-allocated)
 	served := n.Reserved != nil && unallocated >= requested && unallocated*20 >= capacity
 	switch {
@@ -39,21 +39,21 @@ func gpuKind(n *Numbers) (kind Kind, limit bool) {
 			return GPUFragmentation, true
 		}
 		return GPUCapacity, true
-	case n.roomy():
+	case n.Roomy():
 		return GPUUnspecified, false
 	case n.Allocated == nil && n.Reserved == nil && n.ProcessInUse == nil:
 		if n.Free == nil || free >= requested {
 			return GPUUnspecified, false // refused though there was room, for an unknown reason
 		}
 		return GPUCapacity, false
-	case n.Free != nil && (n.Reserved != nil || n.ProcessInUse != nil) && n.others() > max(capacity/10, unit.GiB):
+	case n.Free != nil && (n.Reserved != nil || n.ProcessInUse != nil) && n.OtherHeld() > max(capacity/10, unit.GiB):
 		return GPUContention, false
 	case served:
 		return GPUFragmentation, false
 	case n.undecided():
 		return GPUUnspecified, false
 	}
-	return GPUCapacity, n.Allowed != nil && value(n.Allowed)-reserved < requested
+	return GPUCapacity, n.Allowed != nil && unit.Value(n.Allowed)-reserved < requested
 }
 
 // undecided reports whether the numbers that are missing may be those of contention or of fragmentation: what is
@@ -62,21 +62,21 @@ func (n *Numbers) undecided() bool {
 	if n.Reserved != nil && n.Free != nil || n.ProcessInUse != nil || n.Allowed != nil {
 		return false
 	}
-	rest := *n.Capacity - value(n.Free) - n.own()
+	rest := *n.Capacity - unit.Value(n.Free) - n.own()
 	pieces := n.Reserved == nil && rest >= *n.Requested && rest*20 >= *n.Capacity
 	return pieces || rest > max(*n.Capacity/10, unit.GiB)
 }
 
-// roomy reports whether far more than the request was free when it was refused: a twentieth of the card and 1 GiB
+// Roomy reports whether far more than the request was free when it was refused: a twentieth of the card and 1 GiB
 // beyond it. Our choice: a card that is nearly full may refuse a little less than it reports as free.
-func (n *Numbers) roomy() bool {
+func (n *Numbers) Roomy() bool {
 	return n.Requested != nil && n.Capacity != nil && n.Free != nil && n.Allowed == nil && *n.Requested <= *n.Capacity &&
 		*n.Free-*n.Requested > max(*n.Capacity/20, unit.GiB)
 }
 
-// siblings is how many other processes of one size hold the card, each no more than a context and a few buffers: the
+// Siblings is how many other processes of one size hold the card, each no more than a context and a few buffers: the
 // ranks of one job that all began on the same card. 0 where there are fewer than three.
-func (n *Numbers) siblings() int {
+func (n *Numbers) Siblings() int {
 	const context, alike = 2 * unit.GiB, 64 * unit.MiB
 	most := 0
 	for _, p := range n.Others {
@@ -96,10 +96,10 @@ func (n *Numbers) siblings() int {
 
 // own is what this process holds of the card, as far as can be known.
 func (n *Numbers) own() unit.Bytes {
-	if n.ProcessInUse != nil && *n.ProcessInUse >= value(n.Allocated) { // a broken NVML reports 0
+	if n.ProcessInUse != nil && *n.ProcessInUse >= unit.Value(n.Allocated) { // a broken NVML reports 0
 		return *n.ProcessInUse
 	}
-	reserved := max(value(n.Reserved), value(n.Allocated))
+	reserved := max(unit.Value(n.Reserved), unit.Value(n.Allocated))
 	// In a container NVML's pids are the host's, so our own process is listed as "Process N"; it is the one that holds
 	// what we reserved and a CUDA context.
 	for _, p := range n.Others {
@@ -107,11 +107,11 @@ func (n *Numbers) own() unit.Bytes {
 			return p.Bytes
 		}
 	}
-	return reserved + min(unit.GiB, value(n.Capacity)*6/100)
+	return reserved + min(unit.GiB, unit.Value(n.Capacity)*6/100)
 }
 
-// others is what other processes hold; never negative.
-func (n *Numbers) others() unit.Bytes {
+// OtherHeld is what other processes hold; never negative.
+func (n *Numbers) OtherHeld() unit.Bytes {
 	if n.Capacity == nil || n.Free == nil {
 		return 0
 	}

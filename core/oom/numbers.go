@@ -302,7 +302,7 @@ func (n *Numbers) readOld(s string) {
 		}
 		l := oldLabels[at]
 		if l.label == "cached" {
-			v += float64(value(n.Allocated))
+			v += float64(unit.Value(n.Allocated))
 		}
 		*l.to(n) = rounded(v)
 		if l.last {

@@ -44,7 +44,7 @@ func TestWentOn(t *testing.T) {
 		"was not possible. " +
 		"There are 5.00G free, 0B reserved, and 3.00G reservable.\n"
 	class{name: "XLA's pieces", oom: true, fatal: true, kind: GPUFragmentation, text: reserve}.check(t)
-	if r := reported(t, reserve); value(r.Requested) != 4*unit.GiB || value(r.Free) != 5*unit.GiB {
+	if r := reported(t, reserve); unit.Value(r.Requested) != 4*unit.GiB || unit.Value(r.Free) != 5*unit.GiB {
 		t.Errorf("read %v and %v", r.Requested, r.Free)
 	}
 }

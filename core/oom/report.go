@@ -380,7 +380,7 @@ func (r *Report) gpu(f *finding) {
 	if r.Kind == GPUUnspecified && r.Requested == nil && r.Capacity != nil && r.Allocated != nil {
 		r.Kind = GPUCapacity // TensorFlow's allocator prints its state when it has no more to give
 	}
-	if r.Kind == GPUUnspecified && r.Capacity == nil && r.Requested != nil && value(r.Free) >= *r.Requested &&
+	if r.Kind == GPUUnspecified && r.Capacity == nil && r.Requested != nil && unit.Value(r.Free) >= *r.Requested &&
 		notReservable.MatchString(joined(near)) {
 		r.Kind = GPUFragmentation
 	}
@@ -556,20 +556,20 @@ func (r *Report) why() string {
 	case r.Limit && r.Allowed != nil:
 		return fmt.Sprintf("the limit of %v set for this process is reached, not the card's end", *r.Allowed)
 	case r.Kind == GPUFragmentation && r.Reserved != nil:
-		return fmt.Sprintf("%v are reserved but in pieces too small", *r.Reserved-value(r.Allocated))
+		return fmt.Sprintf("%v are reserved but in pieces too small", *r.Reserved-unit.Value(r.Allocated))
 	case r.Kind == GPUContention && len(r.HeldBy) > 0:
 		others := fmt.Sprintf("others hold the card: %s", r.HeldBy[0])
 		if n := len(r.HeldBy) - 1; n > 0 {
 			others += fmt.Sprintf(" and %d more", n)
 		}
 		return others
-	case r.Kind == GPUContention && r.Capacity != nil && r.Numbers.others() > 0:
-		return fmt.Sprintf("other processes hold about %v", r.Numbers.others().Round(100*unit.MiB))
-	case r.ofCard() && r.Numbers.roomy():
+	case r.Kind == GPUContention && r.Capacity != nil && r.Numbers.OtherHeld() > 0:
+		return fmt.Sprintf("other processes hold about %v", r.Numbers.OtherHeld().Round(100*unit.MiB))
+	case r.OfCard() && r.Numbers.Roomy():
 		return "far more than that was free: the card is neither full nor in pieces, and another limit was reached"
-	case r.ofCard() && r.Numbers.siblings() > 0:
+	case r.OfCard() && r.Numbers.Siblings() > 0:
 		return fmt.Sprintf("%d other processes of one size are on this card, as when all ranks of a job begin on the "+
-			"same one", r.Numbers.siblings())
+			"same one", r.Numbers.Siblings())
 	case r.Kind == GPUCapacity && r.Requested != nil && r.Capacity != nil && *r.Requested > *r.Capacity:
 		return "that is more than the whole card"
 	}

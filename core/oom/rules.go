@@ -391,7 +391,7 @@ var rules = []rule{
 		`(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss is (?:nan|inf|not finite)`,
 		`FloatingPointError`),
 	// A library that could not take what it needs to start says so (facts: the usual face of a full card, and of others).
-	other(noWorkspace, broken, spoken, "a library of the GPU could not start or found no algorithm: the "+
+	other(NoWorkspace, broken, spoken, "a library of the GPU could not start or found no algorithm: the "+
 		"usual face of a full card, or of a broken installation",
 		`Unable to find a valid cuDNN algorithm|(?:GET|FIND) was unable to find an engine`,
 		`(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)`),
@@ -418,8 +418,8 @@ var rules = []rule{
 var exceptionLine = rx(`^(?:[A-Za-z_]\w*\.)*(_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure|Exit|Timeout)|` +
 	`OutOfResources|Exception)(?::\s|:?\s*$)`)
 
-// noWorkspace names an error of CUDA's libraries that a full card causes, among many other things.
-const noWorkspace = "no_workspace"
+// NoWorkspace names an error of CUDA's libraries that a full card causes, among many other things.
+const NoWorkspace = "no_workspace"
 
 // A text may end inside a traceback: a paste that was cut, a process that was killed while it printed. Then a program
 // failed there, whatever it printed before, and its last line is missing. It may still be known why: an allocator's

@@ -1,6 +1,10 @@
 package oom
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/launch-ml/launch/core/unit"
+)
 
 // TestOtherPrograms: the words of other libraries for a full card.
 func TestOtherPrograms(t *testing.T) {
@@ -34,7 +38,7 @@ func TestOtherPrograms(t *testing.T) {
 		"- Free memory: 1MB\n- Requested memory: 2MB\n"} {
 		r := reported(t, "XGBoostError: Memory allocation error on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: "+
 			"out of memory\n"+figures)
-		if value(r.Requested) != 2<<20 || value(r.Free) != 1<<20 {
+		if unit.Value(r.Requested) != 2<<20 || unit.Value(r.Free) != 1<<20 {
 			t.Errorf("read %v and %v of %q", r.Requested, r.Free, figures)
 		}
 	}

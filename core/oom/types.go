@@ -98,14 +98,8 @@ type Numbers struct {
 
 // same reports whether two messages are about the same request.
 func (n Numbers) same(o Numbers) bool {
-	return value(n.Requested) == value(o.Requested) && value(n.Allocated) == value(o.Allocated) && value(n.Free) == value(o.Free)
-}
-
-func value(p *unit.Bytes) unit.Bytes {
-	if p == nil {
-		return 0
-	}
-	return *p
+	return unit.Value(n.Requested) == unit.Value(o.Requested) && unit.Value(n.Allocated) == unit.Value(o.Allocated) &&
+		unit.Value(n.Free) == unit.Value(o.Free)
 }
 
 // A Line is where something was read.
@@ -176,8 +170,8 @@ func (r *Report) holds(kind Kind, how Confidence) {
 	r.OOM, r.Possible, r.Fatal, r.Kind, r.NotMemory, r.Confidence = true, false, true, kind, "", how
 }
 
-// ofCard reports whether a card's memory ran out.
-func (r *Report) ofCard() bool { return r.OOM && strings.HasPrefix(string(r.Kind), "gpu_") }
+// OfCard reports whether a card's memory ran out.
+func (r *Report) OfCard() bool { return r.OOM && strings.HasPrefix(string(r.Kind), "gpu_") }
 
 // saw adds evidence, and the memory that it points to.
 func (r *Report) saw(from Source, what string, speaksFor Kind, how Confidence) {
@@ -269,20 +263,6 @@ type Verdict struct {
 	Broken string
 }
 
-func shorten(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
 // Since 2.13 torch prints a line for each request that the card refused, before it gives back what it caches and asks
 // again (c10/cuda/CUDACachingAllocator.cpp). A program that succeeds may print thousands: they show a card that is
 // full, and how much it lacked, and prove no failure.
@@ -307,7 +287,7 @@ func (n *Retries) Join(o Retries) { n.Count, n.Short = n.Count+o.Count, max(n.Sh
 
 // In returns a clause for a person: "41 times in validation, 380 MiB short". phase may be "".
 func (n Retries) In(phase string) string {
-	s := times(n.Count)
+	s := unit.Times(n.Count)
 	if phase != "" {
 		s += " in " + phase
 	}
@@ -322,42 +302,4 @@ type Frame struct {
 	Path string `json:"path"`
 	Line int    `json:"line"`
 	Name string `json:"name"`
-}
-
-// A TorchVersion is what is known of a version: 100 × major + minor, from and to inclusive; 0 is not known.
-type TorchVersion struct{ From, To int }
-
-// MarshalText writes "2.1", "2.5 or later", "2.0 or earlier", "2.7 to 2.8".
-func (v TorchVersion) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
-
-func (v TorchVersion) String() string {
-	text := func(n int) string { return fmt.Sprintf("%d.%d", n/100, n%100) }
-	switch {
-	case v.From == 0 && v.To == 0:
-		return ""
-	case v.From == v.To:
-		return text(v.From)
-	case v.To == 0:
-		return text(v.From) + " or later"
-	case v.From == 0:
-		return text(v.To) + " or earlier"
-	}
-	return text(v.From) + " to " + text(v.To)
-}
-
-// olderThan reports whether the version is known to be older than n.
-func (v TorchVersion) olderThan(n int) bool { return v.To > 0 && v.To < n }
-
-// and narrows a version by further evidence. Evidence that contradicts comes from two programs: then nothing is known.
-func (v TorchVersion) and(w TorchVersion) (TorchVersion, bool) {
-	if w.From > v.From {
-		v.From = w.From
-	}
-	if w.To > 0 && (v.To == 0 || w.To < v.To) {
-		v.To = w.To
-	}
-	if v.To > 0 && v.From > v.To {
-		return TorchVersion{}, false
-	}
-	return v, true
 }

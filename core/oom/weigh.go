@@ -34,7 +34,7 @@ func (r *Report) onCard(c *Card) {
 		return
 	}
 	r.trustWords(c)
-	if !r.ofCard() {
+	if !r.OfCard() {
 		return
 	}
 	switch {
@@ -62,14 +62,14 @@ func (r *Report) onCard(c *Card) {
 func (r *Report) trustWords(c *Card) {
 	state := fmt.Sprintf("%v of %v were free when it was last observed", c.Free, c.Capacity)
 	switch {
-	case r.ofCard() && r.Confidence == Likely && c.roomy():
+	case r.OfCard() && r.Confidence == Likely && c.roomy():
 		r.saw(OnCard, state, NoMemory, Likely)
 		r.OOM, r.Kind, r.NotMemory, r.Needs = false, NoMemory, "device_fault", 0
 		r.Cause = "the words of a failed allocation, on a card with room: most often the card was broken by an error before them"
-	case r.ofCard() && r.Confidence == Likely && c.full():
+	case r.OfCard() && r.Confidence == Likely && c.full():
 		r.saw(OnCard, state, r.Kind, Certain)
 		r.Confidence = Certain
-	case !r.OOM && r.NotMemory == noWorkspace && c.full():
+	case !r.OOM && r.NotMemory == NoWorkspace && c.full():
 		r.saw(OnCard, state, GPUCapacity, Likely)
 		r.holds(GPUCapacity, Likely)
 		r.What = "out of GPU memory: none was left for a library's workspace"
@@ -128,7 +128,7 @@ func (r *Report) refused(last *Refusal) {
 	if r.Numbers.count() > numbers.count() { // the message has other processes and a limit
 		numbers = r.Numbers
 	}
-	if !r.ofCard() {
+	if !r.OfCard() {
 		r.Kind, r.What = GPUUnspecified, "out of GPU memory"
 	}
 	r.holds(r.Kind, Certain)

@@ -328,18 +328,10 @@ func phases(x, y side) []PhasePair {
 		if x.outcome.PeakIs == y.outcome.PeakIs || x.outcome.Peak == 0 || y.outcome.Peak == 0 {
 			is := cmp.Or(x.outcome.PeakIs, y.outcome.PeakIs)
 			out = append(out, PhasePair{Phase: "the whole program", Predicted: []LinePair{}, Measured: []PeakPair{{Is: is,
-				Pair: Pair{known(x.outcome.Peak), known(y.outcome.Peak)}}}})
+				Pair: Pair{unit.Known(x.outcome.Peak), unit.Known(y.outcome.Peak)}}}})
 		}
 	}
 	return out
-}
-
-// known is nil for 0.
-func known(b unit.Bytes) *unit.Bytes {
-	if b == 0 {
-		return nil
-	}
-	return &b
 }
 
 // estimate is the known estimate of a phase; nil if there is none.

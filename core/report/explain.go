@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/attempt"
 	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
@@ -68,7 +69,7 @@ func explainTexts(files []string, named bool) (ui.Explanation, error) {
 			x.Source.Kind = kind
 		}
 	}
-	x.Report, x.Clues = d.Report(oom.Exit{}), d.Clues()
+	x.Report, x.Clues = d.Report(oom.Exit{}), advice.CluesIn(d.Kept())
 	x.Clues.Notebook = x.Clues.Notebook || x.Source.Kind == notebookInput
 	x.Advise(nil)
 	return x, nil
@@ -148,11 +149,11 @@ func output(h *record.History) string {
 }
 
 // Clues reads the clues of an output file whose verdict is known. A file that cannot be read gives none.
-func Clues(path string) oom.Clues {
+func Clues(path string) advice.Clues {
 	d, err := oom.NewDetector(job.Signs{})
 	if err != nil {
-		return oom.Clues{Uses: []string{}}
+		return advice.Clues{Uses: []string{}}
 	}
 	_, _ = read(d, path, oom.Terminal)
-	return d.Clues()
+	return advice.CluesIn(d.Kept())
 }

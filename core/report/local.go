@@ -17,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // terminal writes to the user's terminal, wherever launch's own lines go.
@@ -115,5 +116,5 @@ func (t *tail) Write(p []byte) (int, error) {
 
 func (t *tail) last() string {
 	lines := strings.Split(strings.TrimSpace(string(t.kept)), "\n")
-	return clip(oneLine(strings.TrimSpace(lines[len(lines)-1])))
+	return unit.Clip(oneLine(strings.TrimSpace(lines[len(lines)-1])), most)
 }

@@ -47,7 +47,7 @@ type Notice struct {
 // Masked returns the notice without secrets, home folders and control characters.
 func (n Notice) Masked(m record.Mask) Notice {
 	for _, text := range []*string{&n.Name, &n.Job, &n.Ending, &n.Why, &n.Verdict, &n.Trials, &n.PeakIs, &n.Host} {
-		*text = clip(m.Text(oneLine(*text)))
+		*text = unit.Clip(m.Text(oneLine(*text)), most)
 	}
 	return n
 }
@@ -99,13 +99,6 @@ func oneLine(s string) string { return controls.ReplaceAllString(strings.ToValid
 
 // most is how many characters of a text are sent.
 const most = 400
-
-func clip(s string) string {
-	if runes := []rune(s); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return s
-}
 
 // A kind is a way to send a notice.
 type kind int

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
@@ -263,7 +264,7 @@ func attemptOf(t tried, running bool) Attempt {
 		a.Phases = append(a.Phases, phaseOf(t, i, c))
 	}
 	if out.Ending != "" && !a.Good && (out.Report.OOM || out.Report.Possible || out.Report.Fatal) {
-		a.Evidence = cut(out.Report.Explain(), maxLines)
+		a.Evidence = cut(advice.Explain(out.Report), maxLines)
 	}
 	return a
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/job"
 )
 
@@ -27,7 +26,7 @@ func Checklist(j *job.Job, attempts []Attempt) []job.CheckResult {
 		it := job.Judge(c, checkedOf(c, i, attempts))
 		// an advice at the end of the run reports the same
 		it.Elsewhere = it.State == job.NotMet && strings.HasSuffix(it.Seen, job.NoNumber) &&
-			slices.ContainsFunc(last.Outcome.Advice, func(a advice.Advice) bool { return a.Name == advice.NotFinite })
+			slices.ContainsFunc(last.Outcome.Advice, func(a job.Advice) bool { return a.Name == job.NotFinite })
 		out = append(out, it)
 	}
 	return out

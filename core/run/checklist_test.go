@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 )
@@ -120,7 +119,7 @@ func TestChecklistElsewhere(t *testing.T) {
 	if open := job.OpenChecks(Checklist(j, []Attempt{{Outcome: out}})); len(open) != 1 {
 		t.Errorf("without advice: %+v", open)
 	}
-	out.Advice = []advice.Advice{{Name: advice.NotFinite}}
+	out.Advice = []job.Advice{{Name: job.NotFinite}}
 	if open := job.OpenChecks(Checklist(j, []Attempt{{Outcome: out}})); len(open) != 0 {
 		t.Errorf("with advice: %+v", open)
 	}

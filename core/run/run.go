@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
@@ -161,7 +160,7 @@ type Outcome struct {
 	// Survived is the first line about an out-of-memory, or another failure, after which the program went on.
 	Survived string `json:"survived,omitempty"`
 	// Advice is what its user should change, the weightiest first.
-	Advice []advice.Advice `json:"advice,omitempty"`
+	Advice []job.Advice `json:"advice,omitempty"`
 	// Inside is the report of a hook in the program; nil if no hook was wanted.
 	Inside *oom.Inside `json:"inside,omitempty"`
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
-// withOption gives an option of the program a value. What stands before the script, such as Python's own options or a
-// launcher's, is not the program's.
-func (t Template) withOption(args []string, key, value string) ([]string, error) {
-	prog, err := command.Program(args, os.Environ(), t.Dir)
+// withOption gives an option of a command's program, which runs in dir, a value. What stands before the script, such as
+// Python's own options or a launcher's, is not the program's.
+func withOption(dir string, args []string, key, value string) ([]string, error) {
+	prog, err := command.Program(args, os.Environ(), dir)
 	if err != nil && shellText(args) >= 0 {
 		return nil, fmt.Errorf("put {%s} into the shell's command: launch does not know where the program's arguments end",
 			key)
@@ -84,26 +84,6 @@ var (
 	pythonName = lazy.MustCompile(`^-?(?:python|pypy)[0-9.]*$`)
 	setsName   = lazy.MustCompile(`(?:^|[\s;&|(])([A-Za-z_][A-Za-z0-9_]*)=["']?$`)
 )
-
-// place notes where a placeholder stands in a command, and what was made of it.
-func (c *claim) place(args, rendered []string) {
-	c.by = byPlace
-	placeholder := "{" + c.key + "}"
-	text := shellText(args)
-	for i, a := range args {
-		parts := strings.Split(a, placeholder)
-		if len(parts) == 1 {
-			continue
-		}
-		c.texts = append(c.texts, rendered[i])
-		c.shell = c.shell || i == text
-		for _, before := range parts[:len(parts)-1] {
-			if m := setsName.FindStringSubmatch(before); m != nil {
-				c.names = append(c.names, m[1])
-			}
-		}
-	}
-}
 
 // setOption sets an option in a program's arguments, as argparse reads them. Where it stands already, all its values
 // are replaced; of several, the last one stays. Otherwise it is added where the program reads it: not behind "--", and

@@ -13,24 +13,6 @@ import (
 // A row is what its values say only if they reached the process that trains. So each value is looked for in the
 // arguments and the environment that this process really got, and then in what it printed.
 
-// A claim is one value of a row, and how the command is given it.
-type claim struct {
-	key, value string
-	by         by
-	texts      []string // of byPlace: the arguments that hold it
-	names      []string // of byPlace: the variables that a shell's text sets to it
-	shell      bool     // of byPlace: it stands in the text of a shell's -c
-}
-
-type by int
-
-const (
-	byOption by = iota // --lr 0.1
-	byPlace            // {lr} in the command
-	byEnv              // env:LR
-	bySet              // --set
-)
-
 // Prove notes in a row's result the keys whose values the training is not known to have got. printed reports whether
 // the program printed that a key has a value. Of a start that did not succeed nothing is asked.
 func (i Invocation) Prove(r *Result, printed func(key, value string) bool) {

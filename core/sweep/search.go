@@ -5,11 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
-
-	"github.com/launch-ml/launch/core/metric"
-	"github.com/launch-ml/launch/core/unit"
 )
 
 // A Search is how a sweep chooses trials by what earlier ones reported.
@@ -91,90 +87,4 @@ func (s *Search) check(space Space, command []string) error {
 		}
 	}
 	return errors.Join(CheckKey(s.Halve.Key), s.Halve.check())
-}
-
-// CheckKey returns an error if a text cannot be a key.
-func CheckKey(key string) error {
-	switch {
-	case strings.ContainsAny(key, "{}= \t\n\x00") || key == "env:" || strings.Trim(key, "-") == "":
-		return fmt.Errorf("%q cannot be a key", key)
-	}
-	return nil
-}
-
-// A Verdict is what a search learns of a trial.
-type Verdict int
-
-// The verdicts.
-const (
-	Open       Verdict = iota // it has not ended, or it may run again: it found no room, or was interrupted
-	Scored                    // it has a value
-	Bad                       // it failed, or its metric did
-	Infeasible                // it needs more memory than there is, at every cost that is allowed; that is no value
-)
-
-// A Score is the verdict on a trial with its reason.
-type Score struct {
-	Verdict   Verdict
-	Value     float64 // of Scored: the best value
-	Direction metric.Direction
-	Why       string // of Bad and Infeasible
-	// Peak is the memory that the trial took or, if it was refused or ran out of memory, needs at the least; Room is what
-	// there was. 0: not known.
-	Peak, Room unit.Bytes
-}
-
-// Score judges a row by a metric.
-func (r *Row) Score(name string) Score {
-	res := r.Result
-	switch r.State {
-	case Waiting, Running, NoRoom, Interrupted, Died:
-		return Score{}
-	}
-	if res == nil {
-		return Score{Verdict: Bad, Why: string(r.State)}
-	}
-	s := Score{Verdict: Bad, Why: res.Why, Peak: max(res.Peak, res.Need), Room: res.Room}
-	if s.Why == "" {
-		s.Why = string(r.State)
-	}
-	switch r.State {
-	case CannotFit, OutOfMemory:
-		s.Verdict = Infeasible
-		return s
-	case Failed, Doubtful:
-		return s
-	}
-	m, err := res.metric(name)
-	switch {
-	case err != nil:
-		s.Why = err.Error()
-	case m.Diverged || m.Best == nil:
-		s.Why = m.Name + " is no finite number"
-	default:
-		s.Verdict, s.Value, s.Direction, s.Why = Scored, m.Best.Value, m.Direction, ""
-	}
-	return s
-}
-
-// metric returns a metric of a result, or why there is none.
-func (r *Result) metric(name string) (metric.Metric, error) {
-	names := r.Metrics.Names()
-	if name == "" && len(names) == 1 {
-		name = names[0]
-	}
-	m, ok := r.Metrics[name]
-	switch {
-	case ok:
-		return m, nil
-	case len(names) == 0 && !r.Known:
-		return m, errors.New("it reported no metric: no plugin recognised the command, and .launch-job.yaml describes " +
-			"none. " +
-			"To declare its settings: launch init -- COMMAND")
-	case len(names) == 0:
-		return m, errors.New("it reported no metric")
-	case name == "":
-		return m, fmt.Errorf("it reported several metrics (%s): choose one with --metric", strings.Join(names, ", "))
-	}
-	return m, fmt.Errorf("it reported no metric %q, but %s", name, strings.Join(names, ", "))
 }

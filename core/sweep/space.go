@@ -289,3 +289,12 @@ func (s Space) drawable() (out []Condition) {
 	}
 	return out
 }
+
+// CheckKey returns an error if a text cannot be a key.
+func CheckKey(key string) error {
+	switch {
+	case strings.ContainsAny(key, "{}= \t\n\x00") || key == "env:" || strings.Trim(key, "-") == "":
+		return fmt.Errorf("%q cannot be a key", key)
+	}
+	return nil
+}

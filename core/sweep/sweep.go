@@ -9,7 +9,6 @@ package sweep
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -63,35 +62,9 @@ type Trial struct {
 	First int `json:"first,omitempty"`
 }
 
-// A Searcher lists the next trials from what happened so far. It is a pure function: the same history gives the same
-// trials. done means that no more trials will come. No trials and not done means: ask again when a trial has ended.
-type Searcher interface {
-	Next(*History) (next []Trial, done bool)
-}
-
-// Rows is a searcher with a fixed list of trials.
-type Rows []Trial
-
-// Next implements [Searcher].
-func (r Rows) Next(h *History) (next []Trial, done bool) {
-	if n := len(h.Rows); n < len(r) {
-		next = slices.Clone(r[n:])
-	}
-	return next, true
-}
-
-// Number gives assignments their numbers, from first on, and puts the trial's own number and name into their values.
-func (t Template) Number(first int, all []Assignment) []Trial {
-	trials := make([]Trial, len(all))
-	for i, a := range all {
-		trials[i] = Trial{Number: first + i, Assignment: slices.Clone(a)}
-		own := strings.NewReplacer(t.own(trials[i])...)
-		for k := range trials[i].Assignment {
-			trials[i].Assignment[k].Value = own.Replace(trials[i].Assignment[k].Value)
-		}
-	}
-	return trials
-}
+// mostValues is the largest number of values in one list, and of trials in a space: a typing error such as 1..1e9 must
+// not fill the disk.
+const mostValues = 100_000
 
 // CheckName returns an error if a text cannot name a sweep: it is the name of a folder, and part of names that programs
 // write.

@@ -26,6 +26,24 @@ type Invocation struct {
 	claims []claim // one for each value of the row
 }
 
+// A claim is one value of a row, and how the command is given it.
+type claim struct {
+	key, value string
+	by         by
+	texts      []string // of byPlace: the arguments that hold it
+	names      []string // of byPlace: the variables that a shell's text sets to it
+	shell      bool     // of byPlace: it stands in the text of a shell's -c
+}
+
+type by int
+
+const (
+	byOption by = iota // --lr 0.1
+	byPlace            // {lr} in the command
+	byEnv              // env:LR
+	bySet              // --set
+)
+
 // MarkFlag is the flag by which a launch knows that it is a row's, and which variables carry the row's values.
 func (i Invocation) MarkFlag(mark string) string {
 	words := []string{mark}
@@ -45,6 +63,19 @@ func (t Template) Name(trial int) string { return t.Sweep + "-" + strconv.Itoa(t
 func (t Template) own(trial Trial) []string {
 	return []string{"{trial}", strconv.Itoa(trial.Number), "{name}", t.Name(trial.Number),
 		"{first}", strconv.Itoa(cmp.Or(trial.First, trial.Number))}
+}
+
+// Number gives assignments their numbers, from first on, and puts the trial's own number and name into their values.
+func (t Template) Number(first int, all []Assignment) []Trial {
+	trials := make([]Trial, len(all))
+	for i, a := range all {
+		trials[i] = Trial{Number: first + i, Assignment: slices.Clone(a)}
+		own := strings.NewReplacer(t.own(trials[i])...)
+		for k := range trials[i].Assignment {
+			trials[i].Assignment[k].Value = own.Replace(trials[i].Assignment[k].Value)
+		}
+	}
+	return trials
 }
 
 // Render puts a trial's values into the command. A key whose placeholder {KEY} stands in the command or in another
@@ -84,7 +115,7 @@ func (t Template) Render(trial Trial) (Invocation, error) {
 			c.by = byEnv
 			inv.Env = append(inv.Env, name+"="+value)
 		case strings.HasPrefix(s.Key, "-"):
-			args, err := t.withOption(inv.Args, s.Key, value)
+			args, err := withOption(t.Dir, inv.Args, s.Key, value)
 			if err != nil {
 				return Invocation{}, fmt.Errorf("trial %d: %s: %w", trial.Number, s.Key, err)
 			}
@@ -136,6 +167,26 @@ func settle(values Assignment, own []string) error {
 		}
 	}
 	return fmt.Errorf("the value of %s names itself, or others that name it", key)
+}
+
+// place notes where a placeholder stands in a command, and what was made of it.
+func (c *claim) place(args, rendered []string) {
+	c.by = byPlace
+	placeholder := "{" + c.key + "}"
+	text := shellText(args)
+	for i, a := range args {
+		parts := strings.Split(a, placeholder)
+		if len(parts) == 1 {
+			continue
+		}
+		c.texts = append(c.texts, rendered[i])
+		c.shell = c.shell || i == text
+		for _, before := range parts[:len(parts)-1] {
+			if m := setsName.FindStringSubmatch(before); m != nil {
+				c.names = append(c.names, m[1])
+			}
+		}
+	}
 }
 
 // reserved are the placeholders that are always the trial's own. A key of the same name, such as the name of an

@@ -23,10 +23,6 @@ type Draw struct {
 	To   float64 `json:"to"`
 }
 
-// mostValues is the largest number of values in one list, and of trials in a space: a typing error such as 1..1e9 must
-// not fill the disk.
-const mostValues = 100_000
-
 const numberText = `-?[0-9]*\.?[0-9]+(?:[eE][-+]?\d+)?`
 
 var (

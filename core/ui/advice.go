@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/launch-ml/launch/core/advice"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/run"
 )
 
@@ -11,8 +12,8 @@ import (
 const shownAdvice = 3
 
 // adviceOf joins the advice of a run's attempts.
-func adviceOf(attempts []run.Attempt) []advice.Advice {
-	var all [][]advice.Advice
+func adviceOf(attempts []run.Attempt) []job.Advice {
+	var all [][]job.Advice
 	for _, a := range attempts {
 		all = append(all, a.Outcome.Advice)
 	}
@@ -20,19 +21,19 @@ func adviceOf(attempts []run.Attempt) []advice.Advice {
 }
 
 // Advise writes one advice, while the program runs.
-func (p Printer) Advise(a advice.Advice) {
+func (p Printer) Advise(a job.Advice) {
 	p.line("%s %s. %s", p.yellow("advice:"), OneLine(a.What), OneLine(a.Change))
 }
 
 // advise writes the advice that matters now: a line each, and where the rest is. What was printed while the program ran
 // is not printed again. retried: the end of the run reports the allocator's retries already.
-func (p Printer) advise(all []advice.Advice, retried bool, id string) {
+func (p Printer) advise(all []job.Advice, retried bool, id string) {
 	shown, known := 0, 0
 	for _, a := range all {
 		switch {
 		case a.Told || a.Name == advice.FullCard && retried:
 			known++
-		case a.Weight != advice.Tidy && shown < shownAdvice:
+		case a.Weight != job.Tidy && shown < shownAdvice:
 			shown++
 			p.Advise(a)
 		}
@@ -43,7 +44,7 @@ func (p Printer) advise(all []advice.Advice, retried bool, id string) {
 }
 
 // allAdvice writes all advice of a run, with its evidence.
-func (p Printer) allAdvice(all []advice.Advice) {
+func (p Printer) allAdvice(all []job.Advice) {
 	for _, a := range all {
 		p.line("  %s %s", p.yellow(fmt.Sprintf("advice    %s:", a.Weight)), OneLine(a.What))
 		for _, e := range a.Evidence {

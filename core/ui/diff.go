@@ -33,7 +33,7 @@ func (p Printer) Diff(d record.Diff) {
 		p.line("")
 		p.line("%s", p.bold(fmt.Sprintf("%-40s %14s %14s", "speed and results", "A", "B")))
 		for _, f := range d.Results {
-			p.line("  %-38s %14s %14s %s", clip(OneLine(f.Name), 38), figure(f.A), figure(f.B), change(f))
+			p.line("  %-38s %14s %14s %s", unit.Clip(OneLine(f.Name), 38), figure(f.A), figure(f.B), change(f))
 		}
 	}
 	p.differences(d)
@@ -87,7 +87,7 @@ func (p Printer) pair(name string, v record.Pair, note string) {
 	if d, ok := v.Delta(); ok {
 		delta = signed(d)
 	}
-	line := fmt.Sprintf("  %-38s %14s %14s %14s  %s", clip(OneLine(name), 38), amountText(v.A), amountText(v.B), delta,
+	line := fmt.Sprintf("  %-38s %14s %14s %14s  %s", unit.Clip(OneLine(name), 38), amountText(v.A), amountText(v.B), delta,
 		note)
 	p.line("%s", strings.TrimRight(line, " "))
 }
@@ -158,5 +158,5 @@ func orUnset(s *string) string {
 	case *s == "":
 		return "empty"
 	}
-	return clip(OneLine(*s), 120)
+	return unit.Clip(OneLine(*s), 120)
 }

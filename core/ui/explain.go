@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
@@ -22,9 +23,9 @@ const ExplanationVersion = 2
 type Explanation struct {
 	Report oom.Report `json:"-"`
 
-	Version int       `json:"version"`
-	Source  Source    `json:"source"`
-	Clues   oom.Clues `json:"clues"`
+	Version int          `json:"version"`
+	Source  Source       `json:"source"`
+	Clues   advice.Clues `json:"clues"`
 	// FitsAlone reports, if others held memory, whether the request would have been met without them; null: not known.
 	FitsAlone *bool       `json:"fits_alone"`
 	Remedies  []RemedyDoc `json:"remedies"` // the mildest cost first
@@ -41,7 +42,7 @@ type Source struct {
 
 // A RemedyDoc is a remedy; of a run also a rung of its ladders.
 type RemedyDoc struct {
-	oom.Remedy
+	advice.Remedy
 	Ladder        string        `json:"ladder,omitempty"` // whose rung it is
 	Edits         []config.Edit `json:"edits,omitempty"`  // that make the rung, of the job as asked
 	EstimateBytes *unit.Bytes   `json:"estimate_bytes,omitempty"`
@@ -109,7 +110,7 @@ func (x Explanation) MarshalJSON() ([]byte, error) {
 func (x *Explanation) Advise(options []run.Option) {
 	x.Version = ExplanationVersion
 	x.Remedies = []RemedyDoc{}
-	if fits, known := x.Report.FitsAlone(); known {
+	if fits, known := advice.FitsAlone(x.Report); known {
 		x.FitsAlone = &fits
 	}
 	sets := map[string]bool{}
@@ -120,7 +121,7 @@ func (x *Explanation) Advise(options []run.Option) {
 			}
 		}
 	}
-	general := x.Report.Remedies(x.Clues)
+	general := advice.Remedies(x.Report, x.Clues)
 	for c := ladder.None; c <= ladder.Model; c++ {
 		for _, m := range general {
 			if m.Cost != c.String() || len(options) > 0 && !m.Launch() && (len(m.Env) == 0 || setsOne(m, sets)) {
@@ -136,7 +137,7 @@ func (x *Explanation) Advise(options []run.Option) {
 	}
 }
 
-func setsOne(m oom.Remedy, sets map[string]bool) bool {
+func setsOne(m advice.Remedy, sets map[string]bool) bool {
 	for _, e := range m.Env {
 		if name, _, _ := strings.Cut(e, "="); sets[name] {
 			return true
@@ -146,7 +147,7 @@ func setsOne(m oom.Remedy, sets map[string]bool) bool {
 }
 
 func rungDoc(o run.Option) RemedyDoc {
-	d := RemedyDoc{Remedy: oom.Remedy{What: o.Name, Cost: o.Cost.String()}, Ladder: o.Phase, Edits: o.Edits, Fits: o.Verdict.String()}
+	d := RemedyDoc{Remedy: advice.Remedy{What: o.Name, Cost: o.Cost.String()}, Ladder: o.Phase, Edits: o.Edits, Fits: o.Verdict.String()}
 	if o.Estimate.Known() {
 		total := o.Estimate.Total()
 		d.EstimateBytes = &total
@@ -247,7 +248,7 @@ func (p Printer) died(x Explanation) {
 	if x.Run != nil {
 		p.line("")
 	}
-	for i, l := range x.Report.Explain() {
+	for i, l := range advice.Explain(x.Report) {
 		if i == 0 {
 			l = p.bold(l)
 		}
@@ -311,7 +312,7 @@ func (p Printer) remedies(x Explanation) {
 	if len(cannot) > 0 {
 		p.line("  %-9s %s", "too large", strings.Join(cannot, "; "))
 	}
-	if apart := x.Report.Apart(x.Clues); apart != "" {
+	if apart := advice.Apart(x.Report, x.Clues); apart != "" {
 		p.line("  %-9s %s", "no help", apart)
 	}
 }

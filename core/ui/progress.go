@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/advice"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/run"
@@ -249,7 +250,7 @@ const ToDeclare = "to declare its settings: launch init -- COMMAND"
 
 // Unrecognised writes the out-of-memory of a command that was not recognised. why is the reason: "no plugin knows it".
 func (p Printer) Unrecognised(x Explanation, cause, why string) {
-	for i, l := range x.Report.Explain() {
+	for i, l := range advice.Explain(x.Report) {
 		if i == 0 {
 			l = p.red("out of memory: ") + cause // which is what the explanation begins with
 		}

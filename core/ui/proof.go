@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/sweep"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // unproven describes the values of a row that its training is not known to have got; "" if there are none.
@@ -20,7 +21,7 @@ func unproven(r *sweep.Row) string {
 	if res.Program == nil || res.Program.Shell {
 		return text + ": launch did not see the process that trains"
 	}
-	return text + ": the process that trained did not get it: " + clip(Quote(res.Program.Args), 120)
+	return text + ": the process that trained did not get it: " + unit.Clip(Quote(res.Program.Args), 120)
 }
 
 // Proof writes which rows are not what their values say, as far as launch can tell, even where launch is to be quiet.
@@ -44,9 +45,9 @@ func (p Printer) Proof(h *sweep.History) {
 	}
 	for _, g := range groups {
 		p.line("%s not proven: %s: trial %s; the command may not pass it on: %s", isAre(len(g.rows)), OneLine(g.keys),
-			list(g.rows), OneLine(clip(Quote(commandOf(h, g.of)), 120)))
+			list(g.rows), OneLine(unit.Clip(Quote(commandOf(h, g.of)), 120)))
 		if pr := g.of.Result.Program; pr != nil && !pr.Shell {
-			p.line("  what trained got: %s", OneLine(clip(Quote(pr.Args), 160)))
+			p.line("  what trained got: %s", OneLine(unit.Clip(Quote(pr.Args), 160)))
 		} else {
 			p.line("  launch did not see the process that trains")
 		}

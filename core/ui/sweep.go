@@ -219,8 +219,8 @@ func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) {
 	default:
 		state = p.red(state)
 	}
-	p.line("%5d  %s  %s %s%-9s %-9s %-16s %-14s %s%-24s %s", r.Number, pad(clip(rowTitle(r), wide), wide), state,
-		column(card, 5, show.cards), cost, attempts, batch, peak, column(clip(figure, 16), 16, show.metrics), run, changed)
+	p.line("%5d  %s  %s %s%-9s %-9s %-16s %-14s %s%-24s %s", r.Number, pad(unit.Clip(rowTitle(r), wide), wide), state,
+		column(card, 5, show.cards), cost, attempts, batch, peak, column(unit.Clip(figure, 16), 16, show.metrics), run, changed)
 	for _, what := range mixedOf(r) {
 		p.line("%5s  %s", "", p.red(OneLine(what)))
 	}
@@ -289,7 +289,7 @@ func (p Printer) Trial(h *sweep.History, r *sweep.Row) {
 	if p.Quiet && !bad {
 		return
 	}
-	title, end := clip(rowTitle(r), 60), ""
+	title, end := unit.Clip(rowTitle(r), 60), ""
 	res := r.Result
 	switch r.State {
 	case sweep.Running:
@@ -484,7 +484,7 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 		case q.Slow > 1:
 			rung += fmt.Sprintf(" (about %.2g × the time)", q.Slow)
 		}
-		p.line("%5d  %s  %s%10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(clip(rowTitle(&sweep.Row{Trial: r.Trial}),
+		p.line("%5d  %s  %s%10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(unit.Clip(rowTitle(&sweep.Row{Trial: r.Trial}),
 			wide), wide), column(q.Card, 5, packed),
 			amount(q.Asked), amount(q.Needs), amount(q.Room), p.fit(pad(verdict, 12)), cost, cellOf(known(q.Steps)), rung)
 		if q.Stop != "" {

@@ -97,10 +97,7 @@ func (p Printer) Runs(rows []RunRow) {
 		return
 	}
 	for _, r := range rows {
-		what := OneLine(r.Title())
-		if runes := []rune(what); len(runes) > 40 {
-			what = string(runes[:39]) + "…"
-		}
+		what := unit.Clip(OneLine(r.Title()), 40)
 		state := pad(r.State, 14)
 		for _, m := range r.Mixed {
 			r.Changes = strings.TrimSuffix(m+"; "+r.Changes, "; ")
@@ -384,18 +381,11 @@ func (p Printer) Receipts(rs []record.Receipt) {
 				p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s%s", "", "", "", "", "", m.Bytes, m.Is, bound, with(m.With))
 				continue
 			}
-			p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s · micro-batch %s · %s, torch %s", r.Time.Local().Format("2006-01-02 15:04"), clip(arch, 26), clip(r.Job.Phase, 12),
+			p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s · micro-batch %s · %s, torch %s", r.Time.Local().Format("2006-01-02 15:04"), unit.Clip(arch, 26), unit.Clip(r.Job.Phase, 12),
 				priced, planned, m.Bytes, m.Is, bound+with(m.With), orUnknown(r.Job.Settings["micro-batch"]), on,
 				orUnknown(r.Machine.Torch))
 		}
 	}
-}
-
-func clip(s string, n int) string {
-	if runes := []rune(s); len(runes) > n {
-		return string(runes[:n-1]) + "…"
-	}
-	return s
 }
 
 func orUnknown(s string) string {

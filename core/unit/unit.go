@@ -1,4 +1,5 @@
-// Package unit holds amounts of memory as whole bytes, and reads and prints them with binary prefixes.
+// Package unit holds amounts of memory as whole bytes, reads and prints them with binary prefixes, and shortens texts for
+// people.
 package unit
 
 import (
@@ -82,4 +83,20 @@ func Parse(s string) (Bytes, error) {
 		return 0, fmt.Errorf("%q is not an amount of memory, such as 8GiB or 8192MiB", s)
 	}
 	return Bytes(math.Round(v * float64(size))), nil
+}
+
+// Known is an amount that may be unknown: nil for 0.
+func Known(b Bytes) *Bytes {
+	if b == 0 {
+		return nil
+	}
+	return &b
+}
+
+// Value is such an amount, 0 if it is unknown.
+func Value(b *Bytes) Bytes {
+	if b == nil {
+		return 0
+	}
+	return *b
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // ErrNotUnderstood says that a command is in no form that this package is sure of.
@@ -238,18 +239,9 @@ func (p Prog) WithArgs(args []string) ([]string, error) {
 	text := p.Argv[p.First]
 	out[p.First] = p.rewrite(text, args)
 	if again, err := Program(out, p.env, p.start); err != nil || !slices.Equal(again.Args, args) {
-		return nil, fmt.Errorf("the arguments cannot be put into the shell's command %q", short(text))
+		return nil, fmt.Errorf("the arguments cannot be put into the shell's command %q", unit.Clip(text, 200))
 	}
 	return out, nil
-}
-
-// short shortens a text for a message.
-func short(text string) string {
-	const most = 200
-	if r := []rune(text); len(r) > most {
-		return string(r[:most]) + "…"
-	}
-	return text
 }
 
 // A piece is what the shell makes one word of, and what it becomes.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // A Shebang is the first line of a script: "#!/usr/bin/env python3".
@@ -188,7 +189,7 @@ func executable(path string) bool {
 // oneLine shortens a word for a message.
 func oneLine(word string) string {
 	if strings.ContainsAny(word, "\n\t") || len(word) > 200 {
-		return strconv.Quote(short(word))
+		return strconv.Quote(unit.Clip(word, 200))
 	}
 	return word
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/internal/wire"
 	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // word marks a process as a built-in plugin's: "launch __plugin sisr".
@@ -266,9 +267,7 @@ func few(sentences []string) []string {
 	const most = 100
 	sentences = sentences[:min(len(sentences), most)]
 	for i, s := range sentences {
-		if runes := []rune(s); len(runes) > maxWords {
-			sentences[i] = string(runes[:maxWords]) + "…"
-		}
+		sentences[i] = unit.Clip(s, maxWords)
 	}
 	return sentences
 }
@@ -389,8 +388,8 @@ func (c *Client) trouble(doing string, err error) error {
 			err = why
 		}
 	}
-	if long := []rune(err.Error()); len(long) > maxWords {
-		err = errors.New(string(long[:maxWords]) + "…")
+	if text := err.Error(); text != unit.Clip(text, maxWords) {
+		err = errors.New(unit.Clip(text, maxWords))
 	}
 	err = &troubleError{fmt.Errorf("plugin %s: %s: %w", c.source.Manifest.Name, doing, err)}
 	if said := c.logs.String(); said != "" {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/unit"
 )
 
 // A stranger is a command of another family, with as much of its project as its plugin would look at.
@@ -185,8 +186,5 @@ func short(err error) string {
 	if err == nil {
 		return "nothing"
 	}
-	if s := []rune(err.Error()); len(s) > 1000 {
-		return string(s[:1000]) + "…"
-	}
-	return err.Error()
+	return unit.Clip(err.Error(), 1000)
 }

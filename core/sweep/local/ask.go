@@ -138,12 +138,12 @@ func tell(r *sweep.Row, name string) (told, bool) {
 	case sweep.Open:
 		return t, false
 	case sweep.Infeasible:
-		t.Infeasible = &infeasible{known(score.Peak), known(score.Room), score.Why}
+		t.Infeasible = &infeasible{unit.Known(score.Peak), unit.Known(score.Room), score.Why}
 		return t, true
 	case sweep.Bad:
 		t.Failed = score.Why
 	case sweep.Scored:
-		t.Value, t.Direction, t.Peak, t.Room = &score.Value, score.Direction, known(score.Peak), known(score.Room)
+		t.Value, t.Direction, t.Peak, t.Room = &score.Value, score.Direction, unit.Known(score.Peak), unit.Known(score.Room)
 	}
 	if r.Result != nil {
 		t.Metrics = r.Result.Metrics
@@ -152,13 +152,6 @@ func tell(r *sweep.Row, name string) (told, bool) {
 		}
 	}
 	return t, true
-}
-
-func known(b unit.Bytes) *unit.Bytes {
-	if b == 0 {
-		return nil
-	}
-	return &b
 }
 
 // answer is what the program prints after a question.

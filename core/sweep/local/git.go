@@ -205,3 +205,5 @@ func replace(from, into *os.Root, name string) error {
 	_, err = io.Copy(dst, src)
 	return errors.Join(err, dst.Close())
 }
+
+func line(text []byte) string { return strings.TrimSpace(string(text)) }

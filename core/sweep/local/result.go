@@ -16,7 +16,7 @@ import (
 
 // result is the result of a start that is over. A launch that could not write it, because a disk was full or it was
 // killed, may have written its run's record, which then has it; else its exit code tells whether the row succeeded.
-func (x *Executor) result(s sweep.Start, pid int, exit *os.ProcessState) sweep.Result {
+func (x *Options) result(s sweep.Start, pid int, exit *os.ProcessState) sweep.Result {
 	text, err := private.ReadFile(x.Result(s.Trial, s.Number))
 	if err == nil {
 		r, err := sweep.ReadResult(text)
@@ -69,7 +69,7 @@ func byCode(r sweep.Result, code int) sweep.Result {
 }
 
 // history is the record of the run that a start has begun or resumed; nil if it left none.
-func (x *Executor) history(s sweep.Start, pid int) *record.History {
+func (x *Options) history(s sweep.Start, pid int) *record.History {
 	if x.Mark != nil {
 		return x.Runs.OfRow(x.Mark(s.Trial, s.Number), s.Resume, s.Since)
 	}
@@ -121,7 +121,7 @@ func Recorded(h *record.History) (r sweep.Result, ok bool) {
 const mostRead = 1 << 20
 
 // Printed implements [sweep.Keeper].
-func (x *Executor) Printed(trial int) string {
+func (x *Options) Printed(trial int) string {
 	f, err := private.Open(Output(x.Folder(trial)), os.O_RDONLY, 0)
 	if err != nil {
 		return ""

@@ -252,5 +252,3 @@ func PastTree(t *sweep.Tree, args []string) string {
 	}
 	return ""
 }
-
-func line(text []byte) string { return strings.TrimSpace(string(text)) }

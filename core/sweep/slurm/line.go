@@ -1,8 +1,11 @@
 package slurm
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,6 +56,11 @@ type Cluster struct {
 	Requeues []int         // RequeueExit: the exit codes after which Slurm runs a job again
 	Asked    bool          // Slurm answered; else these are its defaults
 }
+
+const (
+	defaultKill  = 30 * time.Second // KillWait where nothing else is configured (slurm.conf(5))
+	commandLimit = time.Minute      // Slurm's commands wait for a controller that does not answer
+)
 
 // AskCluster asks Slurm for its configuration. With an error the cluster has Slurm's defaults.
 func AskCluster(ctx context.Context, env []string) (Cluster, error) {
@@ -142,4 +150,22 @@ func Quote(word string) (string, error) {
 		return "", fmt.Errorf("writing %q for a shell: %w", word, err)
 	}
 	return quoted, nil
+}
+
+// within is the part of a time in which a program has to save: the rest is for stopping it, and for launch.
+func within(all time.Duration, rest float64) time.Duration {
+	spare := min(time.Duration(float64(all)*rest), 10*time.Second)
+	return max((all - spare).Truncate(100*time.Millisecond), time.Second)
+}
+
+func output(cmd *exec.Cmd) (string, error) {
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		if text := strings.TrimSpace(errs.String()); text != "" {
+			err = fmt.Errorf("%w: %s", err, text)
+		}
+		return "", fmt.Errorf("%s: %w", filepath.Base(cmd.Path), err)
+	}
+	return out.String(), nil
 }

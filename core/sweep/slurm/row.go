@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -254,12 +255,6 @@ func (r *row) args() []string {
 	return args
 }
 
-// within is the part of a time in which a program has to save: the rest is for stopping it, and for launch.
-func within(all time.Duration, rest float64) time.Duration {
-	spare := min(time.Duration(float64(all)*rest), 10*time.Second)
-	return max((all - spare).Truncate(100*time.Millisecond), time.Second)
-}
-
 // endOf is the result of a start that ended without one.
 func endOf(folder string, start int, runs record.Store, why string) sweep.Result {
 	var p progress
@@ -273,4 +268,11 @@ func endOf(folder string, start int, runs record.Store, why string) sweep.Result
 	}
 	lost.Known = lost.Run != ""
 	return lost
+}
+
+// passable are the signals that a row passes on to its launch.
+func passable() (<-chan os.Signal, func()) {
+	ch := make(chan os.Signal, 8)
+	signal.Notify(ch, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	return ch, func() { signal.Stop(ch) }
 }

@@ -7,20 +7,17 @@
 package slurm
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -55,8 +52,6 @@ type Options struct {
 const (
 	DefaultBefore = 2 * time.Minute
 	DefaultEvery  = 2 * time.Second
-	defaultKill   = 30 * time.Second       // KillWait where nothing else is configured (slurm.conf(5))
-	commandLimit  = time.Minute            // Slurm's commands wait for a controller that does not answer
 	gather        = 100 * time.Millisecond // trials that are started within this time become one array
 )
 
@@ -432,25 +427,6 @@ func (x *Executor) command(ctx context.Context, name string, args ...string) (st
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
 	return output(x.exec(ctx, name, args...))
-}
-
-func output(cmd *exec.Cmd) (string, error) {
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Run(); err != nil {
-		if text := strings.TrimSpace(errs.String()); text != "" {
-			err = fmt.Errorf("%w: %s", err, text)
-		}
-		return "", fmt.Errorf("%s: %w", filepath.Base(cmd.Path), err)
-	}
-	return out.String(), nil
-}
-
-// passable are the signals that a row passes on to its launch.
-func passable() (<-chan os.Signal, func()) {
-	ch := make(chan os.Signal, 8)
-	signal.Notify(ch, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
-	return ch, func() { signal.Stop(ch) }
 }
 
 // ErrMissing is the error of a machine without Slurm.

@@ -11,16 +11,15 @@ import (
 	"github.com/launch-ml/launch/cmd/launch/internal/settings"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/sweep"
-	"github.com/launch-ml/launch/core/sweep/emit"
 	"github.com/launch-ml/launch/core/unit"
 )
 
 // newEmit writes a sweep as a file for another engine.
 func newEmit() *cobra.Command {
-	f, task, memory := &sweepFlags{}, emit.Task{}, ""
+	f, task, memory := &sweepFlags{}, sweep.EngineFile{}, ""
 	c := &cobra.Command{
 		Use:   "emit ENGINE [flags] -- COMMAND [ARG ...]",
-		Short: "print a sweep as a file for " + strings.Join(emit.Engines, ", "),
+		Short: "print a sweep as a file for " + strings.Join(sweep.FileEngines, ", "),
 		Long: `emit prints a file for another engine and starts nothing: a task for SkyPilot, an indexed Job for
 Kubernetes, or one command a line for GNU parallel, xargs and sh, in words that no shell changes. Each
 row is one launch with --continue, so that it goes on where it was when the engine starts it again.
@@ -68,7 +67,7 @@ func newLine() *cobra.Command {
 	return &cobra.Command{
 		Use: "line WORD ...", Short: "run a line of an emitted file", Hidden: true, DisableFlagParsing: true,
 		RunE: func(c *cobra.Command, words []string) error {
-			env, args, err := emit.Decode(words)
+			env, args, err := sweep.DecodeLine(words)
 			if err != nil {
 				return err
 			}
@@ -83,15 +82,15 @@ func newLine() *cobra.Command {
 }
 
 // printTask prints the file.
-func printTask(engine string, task emit.Task, t sweep.Template, trials []sweep.Trial) error {
+func printTask(engine string, task sweep.EngineFile, t sweep.Template, trials []sweep.Trial) error {
 	for _, trial := range trials {
 		inv, err := t.Render(trial)
 		if err != nil {
 			return err
 		}
-		task.Rows = append(task.Rows, emit.Row{Number: trial.Number, Invocation: inv})
+		task.Rows = append(task.Rows, sweep.EngineRow{Number: trial.Number, Invocation: inv})
 	}
-	text, err := emit.Write(engine, task)
+	text, err := task.For(engine)
 	if err == nil {
 		_, err = os.Stdout.Write(text)
 	}

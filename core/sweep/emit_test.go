@@ -1,4 +1,4 @@
-package emit
+package sweep
 
 import (
 	"fmt"
@@ -12,23 +12,22 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/unit"
 )
 
-var task = Task{
+var task = EngineFile{
 	Name: "Lr_1", Flags: []string{"--allow=speed"}, State: "/state/lr", Image: "registry/train:1", Claim: "disk",
 	Cards: "L4:1", GPUs: 1, Memory: 3*unit.GiB + 1,
-	Rows: []Row{
-		{1, sweep.Invocation{Args: []string{"python", "train.py", "--note", "it's a $HOME; rm -rf /"},
+	Rows: []EngineRow{
+		{1, Invocation{Args: []string{"python", "train.py", "--note", "it's a $HOME; rm -rf /"},
 			Env: []string{"A=b c"}}},
-		{2, sweep.Invocation{Args: []string{"python", "train.py"}, Set: []string{"train.lr=1e-4"}}},
+		{2, Invocation{Args: []string{"python", "train.py"}, Set: []string{"train.lr=1e-4"}}},
 	},
 }
 
 func write(t *testing.T, engine string) string {
 	t.Helper()
-	text, err := Write(engine, task)
+	text, err := task.For(engine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,11 +115,11 @@ func TestValuesArrive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	many := Task{Name: "s", Image: "i", State: "/s"}
+	many := EngineFile{Name: "s", Image: "i", State: "/s"}
 	for i, v := range hostile {
-		many.Rows = append(many.Rows, Row{i + 1, sweep.Invocation{Args: []string{"python", "t.py", "--v", v}}})
+		many.Rows = append(many.Rows, EngineRow{i + 1, Invocation{Args: []string{"python", "t.py", "--v", v}}})
 	}
-	file, err := Write("parallel", many)
+	file, err := many.For("parallel")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,14 +149,14 @@ func TestValuesArrive(t *testing.T) {
 		}
 	}
 	var j batchv1.Job
-	if _, err := Write("kubernetes", many); err == nil || !strings.Contains(err.Error(), "UTF-8") {
+	if _, err := many.For("kubernetes"); err == nil || !strings.Contains(err.Error(), "UTF-8") {
 		t.Errorf("bytes that are no UTF-8 are written as YAML: %v", err)
 	}
 	at := slices.Index(hostile, "é\x80")
 	many.Rows[at].Args[3] = "é"
 	valid := slices.Clone(hostile)
 	valid[at] = "é"
-	doc, err := Write("kubernetes", many)
+	doc, err := many.For("kubernetes")
 	if err == nil {
 		err = yaml.UnmarshalStrict(doc, &j)
 	}
@@ -208,7 +207,7 @@ func expandAsKubernetes(text string) string {
 // The test binary is the launch that reads an emitted line: it runs the launch of the tests with the words.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "sweep" && os.Args[2] == "line" {
-		_, args, err := Decode(os.Args[3:])
+		_, args, err := DecodeLine(os.Args[3:])
 		if err == nil {
 			cmd := exec.Command("launch", args...)
 			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -224,13 +223,13 @@ func TestMain(m *testing.M) {
 }
 
 func TestErrors(t *testing.T) {
-	for engine, change := range map[string]func(*Task){
-		"ray": func(*Task) {}, "kubernetes": func(t *Task) { t.Image = "" }, "parallel": func(t *Task) { t.Rows = nil },
-		"skypilot": func(t *Task) { t.Rows = []Row{{1, sweep.Invocation{Args: []string{"a\x00b"}}}} },
+	for engine, change := range map[string]func(*EngineFile){
+		"ray": func(*EngineFile) {}, "kubernetes": func(t *EngineFile) { t.Image = "" }, "parallel": func(t *EngineFile) { t.Rows = nil },
+		"skypilot": func(t *EngineFile) { t.Rows = []EngineRow{{1, Invocation{Args: []string{"a\x00b"}}}} },
 	} {
 		bad := task
 		change(&bad)
-		if _, err := Write(engine, bad); err == nil {
+		if _, err := bad.For(engine); err == nil {
 			t.Errorf("%s: no error", engine)
 		}
 	}

@@ -1,4 +1,4 @@
-package emit
+package sweep
 
 import (
 	"fmt"
@@ -33,8 +33,8 @@ func encode(word string) string {
 	return out.String()
 }
 
-// Decode reads the words of an emitted line: variables as NAME=value, and launch's arguments after them.
-func Decode(words []string) (env, args []string, err error) {
+// DecodeLine reads the words of an emitted line: variables as NAME=value, and launch's arguments after them.
+func DecodeLine(words []string) (env, args []string, err error) {
 	for _, w := range words {
 		text := ""
 		if w != "%" {

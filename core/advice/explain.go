@@ -1,18 +1,23 @@
-package oom
+package advice
 
 import (
 	"fmt"
 	"strings"
 
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/unit"
 )
+
+// An account is a report that is explained.
+type account struct{ oom.Report }
 
 // barWidth is the width of the bar, in columns.
 const barWidth = 50
 
 // Explain describes a report to a person, in lines of plain text: the cause, the numbers as a bar, which code asked for the
-// memory, and the evidence. [Report.Remedies] lists what would have helped.
-func (r Report) Explain() []string {
+// memory, and the evidence. [Remedies] lists what would have helped.
+func Explain(of oom.Report) []string {
+	r := account{of}
 	if !r.OOM && !r.Possible && !r.Fatal {
 		return []string{"nothing in this text shows that a program failed"}
 	}
@@ -21,7 +26,7 @@ func (r Report) Explain() []string {
 	say := func(label, text string) { out = append(out, fmt.Sprintf("  %-9s %s", label, text)) }
 	switch {
 	case r.Frame == "":
-	case r.ofCard() || r.Kind == CPUAlloc:
+	case r.OfCard() || r.Kind == oom.CPUAlloc:
 		say("asked by", r.Frame)
 	default:
 		say("at", r.Frame)
@@ -40,13 +45,13 @@ func (r Report) Explain() []string {
 		say([]string{"seen", ""}[min(i, 1)], r.witnessed(e))
 	}
 	switch {
-	case r.Confidence == Likely && (r.OOM || r.NotMemory != "exception"):
+	case r.Confidence == oom.Likely && (r.OOM || r.NotMemory != "exception"):
 		say("sure?", "likely: these words usually mean this, but not always")
 	case r.Possible:
 		say("sure?", "weak: only the kernel's log (journalctl -k, dmesg) or the scheduler's shows who killed it")
 	}
 	if r.Survived > 0 && r.Fatal {
-		say("before", fmt.Sprintf("it ran out of memory %s and went on", times(r.Survived)))
+		say("before", fmt.Sprintf("it ran out of memory %s and went on", unit.Times(r.Survived)))
 	}
 	return out
 }
@@ -58,39 +63,40 @@ const rounding = 64 * unit.MiB
 const maxHolders = 4
 
 // witnesses are the sources of evidence as they are printed.
-var witnesses = map[Source]string{Output: "output", Status: "its exit", Kernel: "the kernel", OnCard: "the card",
-	OnHost: "host memory", Witness: "inside the program"}
+var witnesses = map[oom.Source]string{oom.Output: "output", oom.Status: "its exit", oom.Kernel: "the kernel", oom.OnCard: "the card",
+	oom.OnHost: "host memory", oom.Witness: "inside the program"}
 
 // witnessed prints one piece of evidence: its source, its line, and its text.
-func (r Report) witnessed(e Evidence) string {
+func (r account) witnessed(e oom.Evidence) string {
 	who := witnesses[e.From]
 	if who == "" { // a record of an older launch has no source
-		who = witnesses[Output]
+		who = witnesses[oom.Output]
 	}
-	if e.Stream != "" && e.Stream != Terminal {
+	if e.Stream != "" && e.Stream != oom.Terminal {
 		who = e.Stream
 	}
 	if e.Number > 0 {
 		who += fmt.Sprintf(", line %d", e.Number)
 	}
-	if r.OOM && e.From != Output && e.For == NoMemory {
+	if r.OOM && e.From != oom.Output && e.For == oom.NoMemory {
 		who += ", against it"
 	}
-	return fmt.Sprintf("%s: %s", who, shorten(e.Text, 120))
+	return fmt.Sprintf("%s: %s", who, unit.Clip(e.Text, 120))
 }
 
 // held is what other processes hold of the card: as the driver lists them, or what the message's numbers leave over.
-func (r Report) held() (sum unit.Bytes) {
+func (r account) held() (sum unit.Bytes) {
 	for _, h := range r.HeldBy {
 		sum += h.Bytes
 	}
-	return max(sum, r.others())
+	return max(sum, r.OtherHeld())
 }
 
 // FitsAlone reports, for contention, whether the request that failed would have succeeded on a card without the other
 // processes. Later requests might still have failed. known is false where the numbers are not stated.
-func (r Report) FitsAlone() (fits, known bool) {
-	if r.Kind != GPUContention || r.Requested == nil || r.Free == nil {
+func FitsAlone(of oom.Report) (fits, known bool) {
+	r := account{of}
+	if r.Kind != oom.GPUContention || r.Requested == nil || r.Free == nil {
 		return false, false
 	}
 	return *r.Requested <= *r.Free+r.held(), true
@@ -98,10 +104,10 @@ func (r Report) FitsAlone() (fits, known bool) {
 
 // drawCard draws what the card held; below it stand the request and the limit. A message without the card's capacity
 // but with a limit (MPS) is drawn against the limit.
-func (r Report) drawCard() []string {
-	total, name := value(r.Capacity), ""
+func (r account) drawCard() []string {
+	total, name := unit.Value(r.Capacity), ""
 	if total == 0 && r.Allocated != nil {
-		total, name = value(r.Allowed), " allowed"
+		total, name = unit.Value(r.Allowed), " allowed"
 	}
 	if total <= 0 {
 		return nil
@@ -129,10 +135,10 @@ type share struct {
 }
 
 // shares splits the whole: allocated, reserved beyond that, what this process holds outside PyTorch, others, free.
-func (r Report) shares(total unit.Bytes) []share {
-	allocated := min(value(r.Allocated), total)
-	slack := min(max(0, value(r.Reserved)-allocated), total-allocated)
-	free := min(value(r.Free), total-allocated-slack)
+func (r account) shares(total unit.Bytes) []share {
+	allocated := min(unit.Value(r.Allocated), total)
+	slack := min(max(0, unit.Value(r.Reserved)-allocated), total-allocated)
+	free := min(unit.Value(r.Free), total-allocated-slack)
 	rest := total - allocated - slack - free
 	outside, others := share{mark: "~", what: "this process, outside PyTorch"}, share{mark: "o", bytes: rest, what: "others"}
 	switch {
@@ -143,7 +149,7 @@ func (r Report) shares(total unit.Bytes) []share {
 		if others.bytes = rest - outside.bytes; others.bytes < rounding {
 			outside.bytes, others.bytes = rest, 0
 		}
-	case r.Kind == GPUContention && r.Allocated != nil:
+	case r.Kind == oom.GPUContention && r.Allocated != nil:
 		others.bytes = min(r.held(), rest)
 		outside.bytes = rest - others.bytes
 		outside.about = "about "
@@ -178,12 +184,12 @@ func draw(shares []share, total unit.Bytes) (bar string, legend []string) {
 }
 
 // requestLine compares the request that failed with what was free.
-func (r Report) requestLine() string {
+func (r account) requestLine() string {
 	text := fmt.Sprintf("it asked for %v more", *r.Requested)
 	if r.Free != nil && *r.Requested > *r.Free {
 		text += fmt.Sprintf(", %v beyond what was free", *r.Requested-*r.Free)
 	}
-	fits, known := r.FitsAlone()
+	fits, known := FitsAlone(r.Report)
 	switch {
 	case known && fits:
 		text += "; without the others it would have been met"

@@ -1,6 +1,4 @@
-// Package emit writes a sweep as a file for another engine: SkyPilot, Kubernetes, GNU parallel. launch does not run
-// these engines: each row is one launch that continues its own run whenever the engine starts it again.
-package emit
+package sweep
 
 import (
 	"bytes"
@@ -15,15 +13,15 @@ import (
 
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/run"
-	"github.com/launch-ml/launch/core/sweep"
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A Task is a sweep as other engines need it.
-type Task struct {
+// An EngineFile is a sweep for another engine, which reads it from a file: SkyPilot, Kubernetes, GNU parallel. launch
+// does not run these engines: each row is one launch that continues its own run whenever the engine starts it again.
+type EngineFile struct {
 	Name  string
 	Flags []string // launch's
-	Rows  []Row
+	Rows  []EngineRow
 	// State is the folder for launch's state, one folder in it for each row. The engine has to keep it between two starts
 	// of a row.
 	State  string
@@ -35,17 +33,17 @@ type Task struct {
 	Jobs   int // how many rows run at the same time; 0: no limit
 }
 
-// A Row is a trial, ready to be started.
-type Row struct {
+// An EngineRow is a trial, ready to be started.
+type EngineRow struct {
 	Number int
-	sweep.Invocation
+	Invocation
 }
 
-// Engines are the engines that files can be written for.
-var Engines = []string{"skypilot", "kubernetes", "parallel"}
+// FileEngines are the engines that files can be written for.
+var FileEngines = []string{"skypilot", "kubernetes", "parallel"}
 
-// Write returns the file for an engine.
-func Write(engine string, t Task) ([]byte, error) {
+// For returns the file for an engine.
+func (t EngineFile) For(engine string) ([]byte, error) {
 	if len(t.Rows) == 0 {
 		return nil, errors.New("the sweep has no rows")
 	}
@@ -60,12 +58,12 @@ func Write(engine string, t Task) ([]byte, error) {
 	case "parallel":
 		return t.parallel()
 	}
-	return nil, fmt.Errorf("%q is not one of %s", engine, strings.Join(Engines, ", "))
+	return nil, fmt.Errorf("%q is not one of %s", engine, strings.Join(FileEngines, ", "))
 }
 
 // words are the command of a row: its variables, and launch's arguments. flags are those that the engine needs in
 // addition.
-func (t Task) words(r Row, flags ...string) (env, args []string, err error) {
+func (t EngineFile) words(r EngineRow, flags ...string) (env, args []string, err error) {
 	args = []string{"--continue"}
 	if t.State != "" {
 		args = append(args, fmt.Sprintf("--state-dir=%s/%d", t.State, r.Number))
@@ -84,21 +82,21 @@ func (t Task) words(r Row, flags ...string) (env, args []string, err error) {
 }
 
 // line is the shell command of a row.
-func (t Task) line(r Row, flags ...string) (string, error) {
+func (t EngineFile) line(r EngineRow, flags ...string) (string, error) {
 	env, args, err := t.words(r, flags...)
 	words := slices.Concat([]string{"launch"}, args)
 	if len(env) > 0 {
 		words = slices.Concat([]string{"env"}, env, words)
 	}
 	for i, w := range words {
-		words[i] = quote(w)
+		words[i] = quoted(w)
 	}
 	return strings.Join(words, " "), err
 }
 
-// quote quotes a word for any shell of POSIX. Within the quotes no "$(" and no "$$" is left, which Kubernetes would
+// quoted quotes a word for any shell of POSIX. Within the quotes no "$(" and no "$$" is left, which Kubernetes would
 // replace in a container's command.
-func quote(word string) string {
+func quoted(word string) string {
 	if plain(word) {
 		return word
 	}
@@ -111,7 +109,7 @@ func quote(word string) string {
 
 // parallel is an argument file: one command a line, for GNU parallel, xargs and sh. No word of it is changed by a
 // shell, by xargs or by parallel, however often they read it: words that might be are written with percent signs.
-func (t Task) parallel() ([]byte, error) {
+func (t EngineFile) parallel() ([]byte, error) {
 	var out bytes.Buffer
 	for _, r := range t.Rows {
 		env, args, err := t.words(r)
@@ -136,7 +134,7 @@ func (t Task) parallel() ([]byte, error) {
 }
 
 // choose is a script that runs the row whose number is in a variable.
-func (t Task) choose(variable string, first int, flags ...string) (string, error) {
+func (t EngineFile) choose(variable string, first int, flags ...string) (string, error) {
 	var out strings.Builder
 	fmt.Fprintf(&out, "case \"$%s\" in\n", variable)
 	for i, r := range t.Rows {
@@ -163,7 +161,7 @@ func mib(b unit.Bytes) int64 { return int64((b + unit.MiB - 1) / unit.MiB) }
 
 // skypilot is a task of SkyPilot (sky/utils/schemas.py, 0.14.1). Each row is a managed job of its own, whose
 // environment names it. Exit code 75 means "elsewhere or later", which is what recover_on_exit_codes does.
-func (t Task) skypilot() ([]byte, error) {
+func (t EngineFile) skypilot() ([]byte, error) {
 	script, err := t.choose("LAUNCH_ROW", 1, saveOn())
 	if err != nil {
 		return nil, err
@@ -181,7 +179,7 @@ func (t Task) skypilot() ([]byte, error) {
 	head := fmt.Sprintf("# launch sweep: %d rows. Each is a managed job:\n"+
 		"#   for row in $(seq %d); do sky jobs launch -y -d -n %s-$row --env LAUNCH_ROW=$row FILE; done\n"+
 		"# %s has to be on storage that a recovered job sees again.\n", len(t.Rows), len(t.Rows), t.Name, t.State)
-	return document(head, node("name", t.Name, "workdir", ".", "envs", node("LAUNCH_ROW", "1"), "resources", resources,
+	return inYAML(head, node("name", t.Name, "workdir", ".", "envs", node("LAUNCH_ROW", "1"), "resources", resources,
 		"run", script))
 }
 
@@ -190,7 +188,7 @@ var label = lazy.MustCompile(`[^a-z0-9-]+`)
 // kubernetes is an indexed Job (batch/v1, Kubernetes 1.31 or later). Exit codes 75 and a pod that the cluster took away
 // start the row again without being counted; 78, 125, 126 and 127 end the row at once, because another start changes
 // nothing.
-func (t Task) kubernetes() ([]byte, error) {
+func (t EngineFile) kubernetes() ([]byte, error) {
 	if t.Image == "" {
 		return nil, errors.New("a Job needs an image: --image NAME, with launch and the training's Python in it")
 	}
@@ -198,7 +196,7 @@ func (t Task) kubernetes() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	limits := fields{}
+	limits := mapping{}
 	if t.Memory > 0 {
 		limits = append(limits, node("memory", fmt.Sprintf("%dMi", mib(t.Memory)))...)
 	}
@@ -234,28 +232,28 @@ func (t Task) kubernetes() ([]byte, error) {
 		head += "# Without a volume (--claim NAME) a row that starts again begins from the beginning.\n"
 	}
 	name := strings.Trim(label.ReplaceAllString(strings.ToLower(t.Name), "-"), "-")
-	return document(head, node("apiVersion", "batch/v1", "kind", "Job", "metadata", node("name", "launch-"+name),
+	return inYAML(head, node("apiVersion", "batch/v1", "kind", "Job", "metadata", node("name", "launch-"+name),
 		"spec", spec))
 }
 
-// fields are a YAML mapping in this order.
-type fields []field
+// A mapping is one of YAML, in this order.
+type mapping []pair
 
-type field struct {
+type pair struct {
 	key   string
 	value any
 }
 
-// node makes fields of keys and values.
-func node(pairs ...any) (out fields) {
+// node makes a mapping of keys and values.
+func node(pairs ...any) (out mapping) {
 	for i := 0; i < len(pairs); i += 2 {
-		out = append(out, field{pairs[i].(string), pairs[i+1]})
+		out = append(out, pair{pairs[i].(string), pairs[i+1]})
 	}
 	return out
 }
 
 // MarshalYAML implements yaml.Marshaler.
-func (f fields) MarshalYAML() (any, error) {
+func (f mapping) MarshalYAML() (any, error) {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, e := range f {
 		var value yaml.Node
@@ -267,7 +265,7 @@ func (f fields) MarshalYAML() (any, error) {
 	return n, nil
 }
 
-func document(head string, f fields) ([]byte, error) {
+func inYAML(head string, f mapping) ([]byte, error) {
 	out := bytes.NewBufferString(head)
 	e := yaml.NewEncoder(out)
 	e.SetIndent(2)

@@ -1,9 +1,12 @@
-package oom
+package advice
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -39,35 +42,28 @@ type Clues struct {
 }
 
 // use reports whether a text shows a framework.
-func (c Clues) use(name string) bool {
-	for _, u := range c.Uses {
-		if u == name {
-			return true
-		}
-	}
-	return false
-}
+func (c Clues) use(name string) bool { return slices.Contains(c.Uses, name) }
 
 var (
 	// frameworkPaths tell frameworks by the paths of frames, as they lie in the projects' own packages, and by names that only
 	// they print.
 	frameworkPaths = []struct {
 		name string
-		re   *pattern
+		re   *lazy.Regexp
 	}{
-		{ofTransformers, rx(`transformers[/\\]trainer(?:_seq2seq)?\.py`)}, // src/transformers/trainer.py
+		{ofTransformers, lazy.MustCompile(`transformers[/\\]trainer(?:_seq2seq)?\.py`)}, // src/transformers/trainer.py
 		// src/lightning/pytorch, src/pytorch_lightning
-		{ofLightning, rx(`(?:pytorch_lightning|lightning[/\\](?:pytorch|fabric))[/\\]\w+`)},
-		{ofDeepSpeed, rx(`deepspeed[/\\](?:runtime|ops|__init__\.py)`)},                  // deepspeed/runtime/engine.py
-		{ofAccelerate, rx(`accelerate[/\\](?:accelerator|optimizer|utils[/\\]\w+)\.py`)}, // src/accelerate/accelerator.py
+		{ofLightning, lazy.MustCompile(`(?:pytorch_lightning|lightning[/\\](?:pytorch|fabric))[/\\]\w+`)},
+		{ofDeepSpeed, lazy.MustCompile(`deepspeed[/\\](?:runtime|ops|__init__\.py)`)},                  // deepspeed/runtime/engine.py
+		{ofAccelerate, lazy.MustCompile(`accelerate[/\\](?:accelerator|optimizer|utils[/\\]\w+)\.py`)}, // src/accelerate/accelerator.py
 		// torch/distributed/fsdp
-		{ofFSDP, rx(`torch[/\\]distributed[/\\]fsdp[/\\]`)},
+		{ofFSDP, lazy.MustCompile(`torch[/\\]distributed[/\\]fsdp[/\\]`)},
 		// jax/_src/api.py; jaxlib/xla_client.py
-		{ofJAX, rx(`RESOURCE_EXHAUSTED: (?:Out of memory while|XLA:)|[/\\]jax[/\\]_src[/\\]|` +
+		{ofJAX, lazy.MustCompile(`RESOURCE_EXHAUSTED: (?:Out of memory while|XLA:)|[/\\]jax[/\\]_src[/\\]|` +
 			`\b(?:XlaRuntimeError|JaxRuntimeError)\b`)},
 		// tensorflow/python/framework/errors_impl.py
-		{ofTensorFlow, rx(`[/\\]tensorflow[/\\]python[/\\]|[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)},
-		{ofTorch, rx(`[/\\]torch[/\\](?:nn|_tensor\.py|optim|autograd|utils|cuda|distributed)\b|allocated by PyTorch|` +
+		{ofTensorFlow, lazy.MustCompile(`[/\\]tensorflow[/\\]python[/\\]|[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)},
+		{ofTorch, lazy.MustCompile(`[/\\]torch[/\\](?:nn|_tensor\.py|optim|autograd|utils|cuda|distributed)\b|allocated by PyTorch|` +
 			`in total by PyTorch|\btorch\.(?:cuda\.)?OutOfMemoryError\b|DefaultCPUAllocator`)},
 	}
 	// torchLines are the lines of torch/nn/modules/module.py on which a module's call calls on, which nearly every release has
@@ -82,66 +78,62 @@ var (
 	}
 	// torchWords tell a version by the form of its messages (c10/cuda/CUDACachingAllocator.cpp; torch/_C/__init__.pyi).
 	torchWords = []struct {
-		re *pattern
+		re *lazy.Regexp
 		is TorchVersion
 	}{
-		{rx(`\bAcceleratorError\b`), TorchVersion{From: 208}},
-		{rx(`\btorch\.OutOfMemoryError\b`), TorchVersion{From: 205}},
-		{rx(`has a total capacity of`), TorchVersion{From: 202}},
-		{rx(`has a total capacty of`), TorchVersion{From: 201, To: 201}},
-		{rx(`\btorch\.cuda\.OutOfMemoryError\b`), TorchVersion{From: 113}},
-		{rx(`\(GPU \d+; [\d.]+ \w+ total capacity;`), TorchVersion{To: 200}},
-		{rx(`[\d.]+ \w+ cached\)`), TorchVersion{To: 103}},
+		{lazy.MustCompile(`\bAcceleratorError\b`), TorchVersion{From: 208}},
+		{lazy.MustCompile(`\btorch\.OutOfMemoryError\b`), TorchVersion{From: 205}},
+		{lazy.MustCompile(`has a total capacity of`), TorchVersion{From: 202}},
+		{lazy.MustCompile(`has a total capacty of`), TorchVersion{From: 201, To: 201}},
+		{lazy.MustCompile(`\btorch\.cuda\.OutOfMemoryError\b`), TorchVersion{From: 113}},
+		{lazy.MustCompile(`\(GPU \d+; [\d.]+ \w+ total capacity;`), TorchVersion{To: 200}},
+		{lazy.MustCompile(`[\d.]+ \w+ cached\)`), TorchVersion{To: 103}},
 	}
 )
 
 var (
-	moduleLine = rx(`torch[/\\]nn[/\\]modules[/\\]module\.py(?:", line |:)(\d+)`)
+	moduleLine = lazy.MustCompile(`torch[/\\]nn[/\\]modules[/\\]module\.py(?:", line |:)(\d+)`)
 	// what slurmstepd and srun print: src/slurmd/slurmstepd/mgr.c, task_cgroup_memory.c
-	slurmStep = rx(`StepId=(\d+)\.(\w+)|\*\*\* (?:JOB|STEP) (\d+)(?:\.(\w+))? ON|\bin step (\d+)\.(\w+) cgroup|\bin StepId=(\d+)\.(\w+)`)
+	slurmStep = lazy.MustCompile(`StepId=(\d+)\.(\w+)|\*\*\* (?:JOB|STEP) (\d+)(?:\.(\w+))? ON|\bin step (\d+)\.(\w+) cgroup|\bin StepId=(\d+)\.(\w+)`)
 	// how IPython names a cell's source: IPython/core/compilerop.py, ultratb.py
-	cellFrame  = rx(`<ipython-input-\d+|[/\\]ipykernel_\d+[/\\]|\bCell In\s?\[\d+\]`)
-	ranksFrame = rx(`torch[/\\]distributed[/\\]distributed_c10d\.py|local_rank: \d|\[rank\d+\]:`)
+	cellFrame  = lazy.MustCompile(`<ipython-input-\d+|[/\\]ipykernel_\d+[/\\]|\bCell In\s?\[\d+\]`)
+	ranksFrame = lazy.MustCompile(`torch[/\\]distributed[/\\]distributed_c10d\.py|local_rank: \d|\[rank\d+\]:`)
 	// what the Trainer says before it begins: transformers/trainer.py
-	trainerMicro = rx(`Instantaneous batch size per device = ([\d,]+)`)
-	trainerAccum = rx(`Gradient Accumulation steps = ([\d,]+)`)
+	trainerMicro = lazy.MustCompile(`Instantaneous batch size per device = ([\d,]+)`)
+	trainerAccum = lazy.MustCompile(`Gradient Accumulation steps = ([\d,]+)`)
 )
 
 // noExpandable are words that rule out expandable segments.
 var noExpandable = []struct {
-	re  *pattern
+	re  *lazy.Regexp
 	why string
 }{
-	{rx(`17179869184\.00 GiB`), "on WSL or Windows they are not supported"}, // NVML_VALUE_NOT_AVAILABLE, 2^64 B
-	{rx(`^\s*File "[A-Za-z]:\\`), "on Windows they are not supported"},
-	{rx(`expandable_segments not supported`), "this platform does not support them"},
-	{rx(`CUDA driver error: out of memory`), "they are on already"}, // only their cuMemCreate says it so
-	{rx(`PeerToPeerAccess\.cpp`), "they need an NVML that works"},
-	{rx(`\bHIP out of memory`), "they are not known to work on ROCm"},
-	{rx(`\bXPU out of memory|\bMPS backend out of memory`), "they are CUDA's"},
+	{lazy.MustCompile(`17179869184\.00 GiB`), "on WSL or Windows they are not supported"}, // NVML_VALUE_NOT_AVAILABLE, 2^64 B
+	{lazy.MustCompile(`^\s*File "[A-Za-z]:\\`), "on Windows they are not supported"},
+	{lazy.MustCompile(`expandable_segments not supported`), "this platform does not support them"},
+	{lazy.MustCompile(`CUDA driver error: out of memory`), "they are on already"}, // only their cuMemCreate says it so
+	{lazy.MustCompile(`PeerToPeerAccess\.cpp`), "they need an NVML that works"},
+	{lazy.MustCompile(`\bHIP out of memory`), "they are not known to work on ROCm"},
+	{lazy.MustCompile(`\bXPU out of memory|\bMPS backend out of memory`), "they are CUDA's"},
 }
 
 // devices are words by which a device that is not CUDA's is known.
 var devices = []struct {
-	re   *pattern
+	re   *lazy.Regexp
 	name string
 }{
-	{rx(`\bHIP out of memory|\bhipError\w+`), "hip"},
-	{rx(`\bXPU out of memory`), "xpu"},
-	{rx(`\bMPS backend out of memory`), "mps"},
-	{rx(`\bXLA:TPU\b|memory space hbm`), "tpu"},
+	{lazy.MustCompile(`\bHIP out of memory|\bhipError\w+`), "hip"},
+	{lazy.MustCompile(`\bXPU out of memory`), "xpu"},
+	{lazy.MustCompile(`\bMPS backend out of memory`), "mps"},
+	{lazy.MustCompile(`\bXLA:TPU\b|memory space hbm`), "tpu"},
 }
 
-// Clues reads them around the lines that may matter, not in all that the program printed.
-func (d *Detector) Clues() Clues {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// CluesIn reads them in the lines that a detector keeps, not in all that the program printed.
+func CluesIn(kept []string) Clues {
 	c := Clues{Uses: []string{}}
 	versions := true
-	for _, x := range d.snapshot() {
-		for _, l := range x.lines {
-			c.readLine(clip(l.text), &versions)
-		}
+	for _, line := range kept {
+		c.readLine(line, &versions)
 	}
 	if !versions {
 		c.Torch = TorchVersion{}
@@ -204,4 +196,42 @@ func printedCount(m []string, otherwise int64) int64 {
 		return otherwise
 	}
 	return n
+}
+
+// A TorchVersion is what is known of a version: 100 × major + minor, from and to inclusive; 0 is not known.
+type TorchVersion struct{ From, To int }
+
+// MarshalText writes "2.1", "2.5 or later", "2.0 or earlier", "2.7 to 2.8".
+func (v TorchVersion) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+func (v TorchVersion) String() string {
+	text := func(n int) string { return fmt.Sprintf("%d.%d", n/100, n%100) }
+	switch {
+	case v.From == 0 && v.To == 0:
+		return ""
+	case v.From == v.To:
+		return text(v.From)
+	case v.To == 0:
+		return text(v.From) + " or later"
+	case v.From == 0:
+		return text(v.To) + " or earlier"
+	}
+	return text(v.From) + " to " + text(v.To)
+}
+
+// olderThan reports whether the version is known to be older than n.
+func (v TorchVersion) olderThan(n int) bool { return v.To > 0 && v.To < n }
+
+// and narrows a version by further evidence. Evidence that contradicts comes from two programs: then nothing is known.
+func (v TorchVersion) and(w TorchVersion) (TorchVersion, bool) {
+	if w.From > v.From {
+		v.From = w.From
+	}
+	if w.To > 0 && (v.To == 0 || w.To < v.To) {
+		v.To = w.To
+	}
+	if v.To > 0 && v.From > v.To {
+		return TorchVersion{}, false
+	}
+	return v, true
 }

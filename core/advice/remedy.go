@@ -1,4 +1,4 @@
-package oom
+package advice
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -35,19 +37,19 @@ var remedyCosts = []string{"none", "speed", "numerics", "metrics", "recipe", "mo
 
 // Remedies lists what would have helped, the mildest cost first. It names a setting only if every program has it, or if the
 // text shows a framework that has it and no version that lacks it.
-func (r Report) Remedies(c Clues) []Remedy {
-	a := &advice{r: r, c: c}
+func Remedies(r oom.Report, c Clues) []Remedy {
+	a := &remedies{r: r, c: c}
 	switch {
 	case !r.OOM && !r.Possible && !r.Fatal:
 	case !r.OOM && !r.Possible:
 		a.notMemory()
 	case r.Possible:
 		a.unexplained()
-	case r.Kind == SharedMemory:
+	case r.Kind == oom.SharedMemory:
 		a.sharedMemory()
-	case r.Kind == HostOOM:
+	case r.Kind == oom.HostOOM:
 		a.hostMemory()
-	case r.Kind == CPUAlloc:
+	case r.Kind == oom.CPUAlloc:
 		a.hostRefused()
 	default:
 		a.gpu()
@@ -58,9 +60,9 @@ func (r Report) Remedies(c Clues) []Remedy {
 	return a.out
 }
 
-// advice gathers remedies.
-type advice struct {
-	r   Report
+// remedies gathers them for one report.
+type remedies struct {
+	r   oom.Report
 	c   Clues
 	out []Remedy
 }
@@ -76,7 +78,7 @@ type proposal struct {
 
 func give(cost, what string, exact ...with) proposal { return proposal{cost, what, exact} }
 
-func (a *advice) offer(cost, what string, exact ...with) {
+func (a *remedies) offer(cost, what string, exact ...with) {
 	m := Remedy{What: what, Cost: cost}
 	for _, w := range exact {
 		w(&m, a.c)
@@ -116,24 +118,24 @@ func plainTorch(since int, text string) with {
 	}
 }
 
-func (a *advice) gpu() {
+func (a *remedies) gpu() {
 	r := a.r
-	if r.Kind == GPUContention {
+	if r.Kind == oom.GPUContention {
 		a.contended()
 	}
 	if a.c.Notebook {
 		a.offer("none", "the kernel restarted: after an error a notebook keeps the tensors of the step that failed")
 	}
-	if r.Phase == Build && r.Requested == nil && r.Kind != GPUContention && a.c.Device == "" {
+	if r.Phase == oom.Build && r.Requested == nil && r.Kind != oom.GPUContention && a.c.Device == "" {
 		a.offer("none", "a look at the card as it starts: where nothing at all can be taken, others mostly hold it",
 			ask("nvidia-smi"))
 	}
-	if siblings := r.Numbers.siblings() > 0; siblings || r.Requested == nil && r.Phase == Build && a.c.Ranks {
+	if siblings := r.Numbers.Siblings() > 0; siblings || r.Requested == nil && r.Phase == oom.Build && a.c.Ranks {
 		a.offer("none", "one card for each rank, chosen before anything is put onto a card: without it all ranks begin "+
 			"on the first",
 			plainTorch(0, `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`))
 	}
-	if r.Numbers.roomy() {
+	if r.Numbers.Roomy() {
 		a.offer("none", "a look at the other limits of the process: address space, locked memory, the number of maps",
 			ask("ulimit -a; sysctl vm.max_map_count vm.overcommit_memory"))
 		return
@@ -144,25 +146,25 @@ func (a *advice) gpu() {
 		return
 	}
 	switch a.workPhase() {
-	case Validation:
+	case oom.Validation:
 		a.validation()
-	case Optimizer:
+	case oom.Optimizer:
 		a.optimizer()
-	case Build:
+	case oom.Build:
 		a.build()
-	case Checkpoint:
-		if r.Part != Save {
+	case oom.Checkpoint:
+		if r.Part != oom.Save {
 			a.offer("none", "the state loaded to the CPU first: loaded onto the card it is there twice",
 				plainTorch(0, `torch.load(path, map_location="cpu")`))
 		}
-		if r.Part == Save || r.Part == "" {
+		if r.Part == oom.Save || r.Part == "" {
 			a.offer("none", "the state saved from a copy on the CPU",
 				inFramework(ofFSDP, "FullStateDictConfig(offload_to_cpu=True, "+
 					"rank0_only=True)"))
 		}
-	case Data:
+	case oom.Data:
 		a.offer("none", "batches moved to the card one at a time, without prefetching onto it")
-	case Unknown:
+	case oom.Unknown:
 		if r.Allocated == nil || *r.Allocated > emptyCard { // else nothing of a step is there yet
 			a.step()
 		}
@@ -172,9 +174,9 @@ func (a *advice) gpu() {
 }
 
 // contended adds what helps on a card that others hold.
-func (a *advice) contended() {
+func (a *remedies) contended() {
 	what := "the card to itself: others hold what it needs"
-	if fits, known := a.r.FitsAlone(); known && !fits {
+	if fits, known := FitsAlone(a.r); known && !fits {
 		what = "the card to itself, or one with more memory: what the others hold would not have been enough"
 	}
 	tool, visible := "nvidia-smi", "CUDA_VISIBLE_DEVICES=N"
@@ -197,34 +199,34 @@ const emptyCard = 32 * unit.MiB
 
 // ofData is a frame in a data set: by the usual names of its file, or by the methods that torch calls
 // (torch/utils/data/_utils/fetch.py).
-var ofData = rx(`(?i)^[^ ]*data_?sets?[^ ]*(?::\d+)? in |\bin (?:\w*dataset\w*|__getitems?__|collate\w*)\b`)
+var ofData = lazy.MustCompile(`(?i)^[^ ]*data_?sets?[^ ]*(?::\d+)? in |\bin (?:\w*dataset\w*|__getitems?__|collate\w*)\b`)
 
 // workPhase is that of the report; but a data set's work while the program is built is the data phase.
-func (a *advice) workPhase() Phase {
-	if a.r.Phase == Build && ofData.MatchString(a.r.Frame) {
-		return Data
+func (a *remedies) workPhase() oom.Phase {
+	if a.r.Phase == oom.Build && ofData.MatchString(a.r.Frame) {
+		return oom.Data
 	}
 	return a.r.Phase
 }
 
 // allocator adds allocator settings, which cost nothing. It names expandable segments only where they are known to be safe:
 // natively on Linux, from torch 2.2 on, and not where processes share tensors (pytorch#165685).
-func (a *advice) allocator() {
+func (a *remedies) allocator() {
 	r := a.r
 	gap := r.Reserved != nil && r.Allocated != nil && r.Requested != nil && *r.Reserved-*r.Allocated >= *r.Requested
-	pieces := r.Kind == GPUFragmentation || gap && !r.Limit
+	pieces := r.Kind == oom.GPUFragmentation || gap && !r.Limit
 	if r.Limit && r.Allowed != nil && r.Capacity != nil {
 		a.offer("none", "a higher memory fraction: the card has room that this process may not take",
 			plainTorch(108, "torch.cuda.set_per_process_memory_fraction(1.0)"))
 	}
 	switch {
 	case a.c.Device == "tpu":
-	case a.c.use(ofJAX) && r.Kind == GPUContention:
+	case a.c.use(ofJAX) && r.Kind == oom.GPUContention:
 	case a.c.use(ofJAX):
 		// docs.jax.dev, GPU memory allocation
 		a.offer("none", "the whole card for JAX, which takes three quarters of it unless told otherwise",
 			env("XLA_PYTHON_CLIENT_MEM_FRACTION=.95"))
-	case a.c.use(ofTensorFlow) && (r.Kind == GPUFragmentation || r.Kind == GPUUnspecified):
+	case a.c.use(ofTensorFlow) && (r.Kind == oom.GPUFragmentation || r.Kind == oom.GPUUnspecified):
 		// tsl/framework/bfc_allocator.cc
 		a.offer("none", "another allocator, where memory is in pieces", env("TF_GPU_ALLOCATOR=cuda_malloc_async"))
 	case r.Capacity == nil && r.Allowed != nil:
@@ -233,16 +235,16 @@ func (a *advice) allocator() {
 	case !pieces || !a.c.use(ofTorch):
 	case a.c.NoExpandable == "" && !a.c.Torch.olderThan(202):
 		a.expandable()
-	case r.Kind == GPUFragmentation && !a.c.Torch.olderThan(110):
+	case r.Kind == oom.GPUFragmentation && !a.c.Torch.olderThan(110):
 		a.unsplit()
 	}
 }
 
 // expandable adds expandable segments, with what they can win.
-func (a *advice) expandable() {
+func (a *remedies) expandable() {
 	r := a.r
 	what := "segments that grow: they are for memory in pieces"
-	if r.Kind != GPUFragmentation {
+	if r.Kind != oom.GPUFragmentation {
 		slack := *r.Reserved - *r.Allocated
 		what = fmt.Sprintf("segments that grow: %v are reserved and not allocated, which is more than it asked for, and lie in pieces", slack)
 		if r.Capacity != nil && slack < *r.Capacity/little {
@@ -257,7 +259,7 @@ func (a *advice) expandable() {
 }
 
 // unsplit adds the setting against fragmentation where expandable segments cannot be used.
-func (a *advice) unsplit() {
+func (a *remedies) unsplit() {
 	why, name := a.c.NoExpandable, "PYTORCH_CUDA_ALLOC_CONF"
 	if a.c.Device == "hip" {
 		name = "PYTORCH_HIP_ALLOC_CONF"
@@ -275,7 +277,7 @@ func (a *advice) unsplit() {
 const little = 20
 
 // step adds what helps a training step: the same for its three parts.
-func (a *advice) step() {
+func (a *remedies) step() {
 	a.smaller()
 	a.checkpointing()
 	if a.c.use(ofDeepSpeed) {
@@ -288,14 +290,14 @@ func (a *advice) step() {
 
 const smallerInput = "a smaller crop, sequence or resolution: another experiment"
 
-func (a *advice) checkpointing() {
+func (a *remedies) checkpointing() {
 	a.offer("speed", "activation checkpointing: the same mathematics, about a third more time",
 		inFramework(ofTransformers, "--gradient_checkpointing True"),
 		inFramework(ofJAX, "jax.checkpoint(f)"),
 		plainTorch(111, "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"))
 }
 
-func (a *advice) bf16() {
+func (a *remedies) bf16() {
 	a.offer("numerics", "bf16 (or fp16) autocast, where it is off: other rounding",
 		inFramework(ofTransformers, "--bf16 True"),
 		inFramework(ofLightning, `Trainer(precision="bf16-mixed"), before 2.0 "bf16"`),
@@ -306,9 +308,9 @@ func (a *advice) bf16() {
 }
 
 // device is torch's name for the kind of device.
-func (a *advice) device() string {
+func (a *remedies) device() string {
 	switch {
-	case a.r.Kind == CPUAlloc:
+	case a.r.Kind == oom.CPUAlloc:
 		return "cpu"
 	case a.c.Device == "" || a.c.Device == "hip":
 		return "cuda"
@@ -317,7 +319,7 @@ func (a *advice) device() string {
 }
 
 // smaller adds a smaller micro-batch. A request larger than the card shows how much smaller it has to be.
-func (a *advice) smaller() {
+func (a *remedies) smaller() {
 	part, of := "half", int64(2)
 	if r := a.r; r.Requested != nil && r.Capacity != nil && *r.Capacity > 0 {
 		for unit.Bytes(of)**r.Capacity < *r.Requested && of < 1<<20 {
@@ -343,7 +345,7 @@ func (a *advice) smaller() {
 }
 
 // trainer writes the micro-batch as flags of the Trainer of transformers, with the numbers that it printed, if it did.
-func (a *advice) trainer(part string, of int64) string {
+func (a *remedies) trainer(part string, of int64) string {
 	const micro, accum = "--per_device_train_batch_size", "--gradient_accumulation_steps"
 	if a.c.MicroBatch >= of && a.c.MicroBatch%of == 0 && a.c.Accumulation > 0 {
 		return fmt.Sprintf("%s %d %s %d", micro, a.c.MicroBatch/of, accum, a.c.Accumulation*of)
@@ -351,7 +353,7 @@ func (a *advice) trainer(part string, of int64) string {
 	return fmt.Sprintf("%s (%s of it, at least 1) %s (%d times)", micro, strings.TrimSuffix(part, " of"), accum, of)
 }
 
-func (a *advice) validation() {
+func (a *remedies) validation() {
 	a.offer("none", "validation without gradients, if it keeps them", plainTorch(0, "with torch.no_grad():"))
 	a.offer("speed", "a validation batch of 1; the training batch has no part in it",
 		inFramework(ofTransformers, "--per_device_eval_batch_size 1"),
@@ -364,7 +366,7 @@ func (a *advice) validation() {
 	a.offer("metrics", "validation in tiles or on smaller pieces: the same model, other validation figures")
 }
 
-func (a *advice) optimizer() {
+func (a *remedies) optimizer() {
 	if !a.c.Torch.olderThan(200) && !a.c.use(ofJAX) && !a.c.use(ofTensorFlow) && a.c.Device != "mps" {
 		// foreach is torch's default on CUDA since 2.0: torch/optim/optimizer.py, _default_to_fused_or_foreach
 		// Where the version is not known, the remedy names the version that it needs.
@@ -392,7 +394,7 @@ func (a *advice) optimizer() {
 	a.offer("numerics", "optimizer states of 8 bits", inFramework(ofTransformers, "--optim adamw_bnb_8bit"))
 }
 
-func (a *advice) build() {
+func (a *remedies) build() {
 	a.offer("none", "weights read to the CPU first: read onto the card they are there twice",
 		plainTorch(0, `torch.load(path, map_location="cpu")`))
 	a.offer("speed",
@@ -400,7 +402,7 @@ func (a *advice) build() {
 	a.offer("numerics", "weights in bf16 from the start")
 }
 
-func (a *advice) sharedMemory() {
+func (a *remedies) sharedMemory() {
 	a.offer("none", "more shared memory for the container; in Kubernetes an emptyDir with medium: Memory on /dev/shm",
 		flag("docker run", "--shm-size=8g, or --ipc=host"))
 	a.offer("none", "fewer loader workers, a smaller prefetch factor",
@@ -409,14 +411,14 @@ func (a *advice) sharedMemory() {
 	// not the sharing strategy file_system: its files lie on /dev/shm too (aten/src/ATen/MapAllocator.cpp, shm_open)
 }
 
-func (a *advice) hostMemory() {
+func (a *remedies) hostMemory() {
 	limited := a.limited()
 	a.offer("none", "fewer loader workers, a smaller prefetch factor, no pinned memory",
 		inFramework(ofTransformers, "--dataloader_num_workers 1 --dataloader_pin_memory False"),
 		plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
 	a.offer("none",
 		"data that is read and not held (memory-mapped files); persistent_workers off, if memory grows from epoch to epoch")
-	if a.workPhase() == Build || a.workPhase() == Checkpoint && a.r.Part != Save {
+	if a.workPhase() == oom.Build || a.workPhase() == oom.Checkpoint && a.r.Part != oom.Save {
 		a.mapped("weights that are memory-mapped as they are read")
 	}
 	if !limited {
@@ -425,7 +427,7 @@ func (a *advice) hostMemory() {
 }
 
 // moreHostMemory adds a higher limit on host memory, for each tool that can set one.
-func (a *advice) moreHostMemory() {
+func (a *remedies) moreHostMemory() {
 	if a.c.Slurm != "" {
 		a.offer("none", "more memory for the job; what it used is on record",
 			flag("sbatch", "--mem, above what sacct says it was given (ReqMem)"), ask(a.sacct()))
@@ -435,13 +437,13 @@ func (a *advice) moreHostMemory() {
 		flag("sbatch", "--mem"), flag("docker run", "--memory"))
 }
 
-func (a *advice) sacct() string {
+func (a *remedies) sacct() string {
 	return "sacct -j " + a.c.Slurm + " --format=JobID,State,ExitCode,MaxRSS,ReqMem,Elapsed,Timelimit"
 }
 
 // hostRefused adds what helps after a refused request for host memory: a limit was reached, or none was left. Moving things
 // to the CPU does not help: that is the memory that ran out.
-func (a *advice) hostRefused() {
+func (a *remedies) hostRefused() {
 	switch {
 	case a.limited():
 	case a.windows():
@@ -450,21 +452,21 @@ func (a *advice) hostRefused() {
 		a.offer("none", "a higher limit, if one is set (here, or the container's)", ask("ulimit -v; ulimit -d"))
 	}
 	switch a.workPhase() {
-	case Data:
+	case oom.Data:
 		a.offer("none", "arrays that are memory-mapped or read in parts, or of a smaller type")
 		a.offer("none", "fewer loader workers, each of which holds its own copy", plainTorch(0, "DataLoader(num_workers=1)"))
-	case Validation:
+	case oom.Validation:
 		a.validation()
-	case Optimizer:
+	case oom.Optimizer:
 		a.offer("recipe", "an optimizer with a smaller state: SGD with momentum keeps one number a weight, Adam two",
 			plainTorch(0, "torch.optim.SGD(parameters, lr, momentum=0.9)"))
 		a.offer("none", "fewer loader workers, each of which holds its own copy", plainTorch(0, "DataLoader(num_workers=1)"))
-	case Build:
+	case oom.Build:
 		a.mapped("weights that are memory-mapped as they are read")
 		a.offer("numerics", "weights in bf16 from the start")
 		a.offer("model", "a smaller model; there is no batch yet, so its size is no remedy")
-	case Checkpoint:
-		if a.r.Part == Save {
+	case oom.Checkpoint:
+		if a.r.Part == oom.Save {
 			a.offer("none",
 				"a state that is written in parts, or only what is needed of it: what gathers it holds a second copy")
 		} else {
@@ -476,14 +478,14 @@ func (a *advice) hostRefused() {
 }
 
 // windows reports whether Windows refused the memory, for want of its paging file.
-func (a *advice) windows() bool {
+func (a *remedies) windows() bool {
 	return len(a.r.Evidence) > 0 && pagingFile.MatchString(a.r.Evidence[0].Text)
 }
 
-var pagingFile = rx(`(?:WinError|os error) 1455|[Pp]aging file`)
+var pagingFile = lazy.MustCompile(`(?:WinError|os error) 1455|[Pp]aging file`)
 
 // mapped adds memory-mapped reading of a state (torch/serialization.py: mmap, from 2.1 on).
-func (a *advice) mapped(what string) {
+func (a *remedies) mapped(what string) {
 	if a.c.use(ofTorch) && a.c.Torch.From < 201 && !a.c.Torch.olderThan(201) {
 		what += " (torch 2.1 or later)"
 	}
@@ -495,7 +497,7 @@ func (a *advice) mapped(what string) {
 }
 
 // hostStep adds what helps a training step on the CPU: as on a card, without moving things to the CPU.
-func (a *advice) hostStep() {
+func (a *remedies) hostStep() {
 	a.smaller()
 	a.checkpointing()
 	a.bf16()
@@ -503,7 +505,7 @@ func (a *advice) hostStep() {
 }
 
 // limited reports whether launch itself set the limit that was reached, and adds the flag that raises it.
-func (a *advice) limited() bool {
+func (a *remedies) limited() bool {
 	limit := a.c.Limit
 	if limit <= 0 {
 		return false
@@ -521,7 +523,7 @@ func (a *advice) limited() bool {
 }
 
 // unexplained adds how to find out who sent an unexplained kill.
-func (a *advice) unexplained() {
+func (a *remedies) unexplained() {
 	if a.c.Slurm != "" {
 		a.offer("none", "who killed it: the scheduler knows", ask(a.sacct()))
 	}
@@ -531,7 +533,7 @@ func (a *advice) unexplained() {
 }
 
 // notMemory adds what helps a program that ended for another reason than memory.
-func (a *advice) notMemory() {
+func (a *remedies) notMemory() {
 	for _, p := range otherRemedies[a.r.NotMemory] {
 		a.offer(p.cost, p.what, p.exact...)
 	}
@@ -599,7 +601,7 @@ var otherRemedies = map[string][]proposal{
 		give("numerics", "bf16 in place of fp16, whose largest number is 65,504"),
 		give("speed", "the operation that made it", plainTorch(0, "torch.autograd.set_detect_anomaly(True)")),
 	},
-	noWorkspace: {
+	oom.NoWorkspace: {
 		give("none", "a look at the card as it starts: full, and it is memory", ask("nvidia-smi")),
 		give("none", "a driver, CUDA and cuDNN that belong together, and one copy of each",
 			ask("python -m torch.utils.collect_env")),
@@ -613,15 +615,15 @@ var otherRemedies = map[string][]proposal{
 
 // Apart warns of the remedies that people try first but that free another memory than the one that ran out; "" if there is
 // nothing to warn of.
-func (r Report) Apart(c Clues) string {
+func Apart(r oom.Report, c Clues) string {
 	switch {
 	case !r.OOM && !r.Possible:
 		return ""
 	case c.Device == "mps": // one memory for both
 		return ""
-	case r.Kind == HostOOM || r.Kind == SharedMemory:
+	case r.Kind == oom.HostOOM || r.Kind == oom.SharedMemory:
 		return "settings of the card (activation checkpointing, mixed precision, tiles) give back nothing of the host's memory"
-	case r.ofCard():
+	case r.OfCard():
 		return "loader workers, prefetch and pinned memory are host memory: fewer of them give back nothing of the card"
 	}
 	return ""
