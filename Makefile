@@ -2,6 +2,7 @@
 # make demo-sweep   twelve trials on a machine without a GPU, killed half-way and resumed
 # make test   all tests
 # These two install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow, grpcio, gcc, Slurm.
+# make test also downloads torch 2 from PyPI, once: 560 MB, 1.4 GB in ~/.cache/launch-tests
 # make check  every day: format, vet, lint and the fast tests; needs no torch
 
 # make dist   what a release consists of, in the folder dist: tarballs, Debian packages, wheels, checksums (docs/install.md)
@@ -13,7 +14,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: nocard build install check lint format test race mutation demo demo-moco demo-stablesr demo-dualattn demo-lm demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations test-declarations test-install card card-pack attack attack-kill deps fmt man site site-tools check-site pictures docs-update dist
+.PHONY: nocard build install check lint format test race mutation demo demo-moco demo-stablesr demo-dualattn demo-lm demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations test-declarations test-install test-trace card card-pack attack attack-kill deps fmt man site site-tools check-site pictures docs-update dist
 
 # What `launch version` prints of the commit. Go would record it by itself (-buildvcs), but not where git is told not to be asked, and
 # it fails where git refuses; here what git does not answer is left out.
@@ -100,6 +101,7 @@ test: deps format lint $(ENDS)
 	$(gotest) -race -run 'TestScripts/(source|plan)' ./cmd/launch
 	for e in sisr moco stablesr; do (cd examples/$$e && $(PYTHON) -m unittest -q) || exit 1; done
 	cd sdk/python && PYTHONPATH=src $(PYTHON) -m unittest -q -b
+	$(MAKE) test-trace
 	$(MAKE) test-declarations
 	$(MAKE) test-install
 	$(MAKE) attack QUICK=--quick
@@ -172,6 +174,12 @@ test-declarations:
 		rm -rf $(WHEELS); $(PIP) download -q --no-deps -d $(WHEELS) $$($(PYTHON) tools/declarations/refresh.py --download) || { \
 		echo 'no package index here: the ready declarations were compared with the recorded tables only'; exit 0; }; \
 		$(PYTHON) tools/declarations/refresh.py --check --wheels $(WHEELS)
+
+# test-trace tests the tracer with torch 2 (LAUNCH_TEST_TORCH), which tools/tracetorch downloads once where a package index is within reach.
+test-trace:
+	@python=$${LAUNCH_TEST_TORCH:-$$($(PYTHON) tools/tracetorch/env.py)} || { test $$? = 75 || exit 1; \
+		echo 'no package index here: no script was traced, and the tracer (core/trace/trace.py) was not tested'; exit 0; }; \
+		LAUNCH_TEST_TORCH=$$python $(GO) test ./core/trace -count=1 -v -run '^TestTracer'
 
 # test-install installs a wheel of launch with pip, pipx and uv, each in a fresh environment, where a package index is within reach.
 CLIENTS := bin/clients

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -62,6 +63,7 @@ func ChildMain() {
 	if len(os.Args) != 2 || os.Args[1] != word || os.Getpid() != 1 {
 		return
 	}
+	runtime.LockOSThread() // what give takes away, it takes from this thread, and the program is to be a child of it
 	var c cell
 	err := json.NewDecoder(os.Stdin).Decode(&c)
 	if err == nil {

@@ -124,6 +124,9 @@ func (t *Trace) told(phases []Phase) string {
 	if t.End.Compiled {
 		text += "; torch.compile was left out"
 	}
+	if len(t.End.Assumed) > 0 {
+		text += "; what depends on values is as large as it can be (" + strings.Join(t.End.Assumed, ", ") + ")"
+	}
 	return text
 }
 

@@ -132,7 +132,8 @@ func (t *Trace) named() []string {
 			if !loads && mode >= 0 && trains != mode {
 				end(i)
 			}
-			if mode = trains; trains == 0 && now == "" {
+			mode = trains
+			if now == "" && !(m.Grad && m.Training) { // one of both is often forgotten
 				now = Validation
 			}
 		}
@@ -240,9 +241,9 @@ type Step struct {
 
 // StepsSeen lists the optimizer steps of the trace.
 func (t *Trace) StepsSeen() (steps []Step) {
-	now := Step{}
-	for _, e := range t.Events {
-		if e.What != Marked {
+	now, names := Step{}, t.named()
+	for i, e := range t.Events {
+		if e.What != Marked || names[i] == Validation {
 			continue
 		}
 		switch m := e.Mark; m.Name {

@@ -110,6 +110,8 @@ type End struct {
 	Python   string `json:"python,omitempty"`
 	Steps    int    `json:"steps"`
 	Compiled bool   `json:"compiled,omitempty"` // torch.compile was asked for; the trace is of the eager program
+	// Assumed are operators whose results have a shape that depends on values, and which were taken as large as can be.
+	Assumed []string `json:"assumed,omitempty"`
 }
 
 // request is what the tracer reads.

@@ -25,6 +25,7 @@ import runpy
 import sys
 import traceback
 import weakref
+import zipfile
 
 REQUEST = json.load(sys.stdin)
 OUT = os.fdopen(3, "w", buffering=1 << 16)
@@ -91,8 +92,9 @@ class Trace:
         self.stepped = {}  # of each optimizer: how often it has stepped
         self.since = Batches(0)
         self.validated = 0
-        self.depth = 0
+        self.depth = self.backwards = 0  # of calls of modules, and of backward passes, that are going on
         self.normed = self.compiled = False
+        self.assumed = set()  # operators whose results have a shape that depends on values
 
     @property
     def steps(self):
@@ -141,12 +143,14 @@ class Batches:
 
 def counting(torch):
     """The mode that makes what is on the card fake, and notes it."""
-    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode)
     from torch.utils import _pytree as pytree
     from torch.utils._python_dispatch import TorchDispatchMode
 
     FakeTensorMode.avoid_device_init = property(lambda mode: True)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
+    largest = largest_shapes(torch)
 
     class Counting(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -159,8 +163,15 @@ def counting(torch):
                 if out is not NotImplemented:
                     return out
             if fakes or any(isinstance(x, torch.device) and x.type == "cuda" for x in leaves):
-                with fake:
-                    out = func(*args, **kwargs)
+                try:
+                    with fake:
+                        out = func(*args, **kwargs)
+                except (DataDependentOutputException, DynamicOutputShapeException):
+                    if func not in largest:
+                        raise
+                    TRACE.assumed.add(str(func.overloadpacket))
+                    with fake:
+                        out = largest[func](*args, **kwargs)
             else:
                 out = func(*args, **kwargs)
             if isinstance(out, torch.Tensor):
@@ -172,6 +183,48 @@ def counting(torch):
             return out
 
     return Counting(), FakeTensor
+
+
+def largest_shapes(torch):
+    """What has a shape that depends on values is taken as large as it can be: every element is chosen, all are unique."""
+    aten = torch.ops.aten
+
+    def numbers(t, *shape):
+        return t.new_empty(shape, dtype=torch.int64)
+
+    def nonzero(t):
+        return numbers(t, t.numel(), t.dim())
+
+    def index(t, indices):
+        chosen = []
+        for i in indices:
+            if i is not None and i.dtype in (torch.bool, torch.uint8):
+                chosen += [numbers(i, i.numel())] * i.dim()
+            else:
+                chosen.append(i)
+        return aten.index.Tensor(t, chosen)
+
+    def masked_select(t, mask):
+        return t.new_empty(torch.broadcast_shapes(t.shape, mask.shape).numel())
+
+    def unique(t, *a, **k):
+        return t.new_empty(t.numel()), numbers(t, *t.shape), numbers(t, t.numel())
+
+    def unique_of_dim(t, dim, *a, **k):
+        return torch.empty_like(t), numbers(t, t.shape[dim]), numbers(t, t.shape[dim])
+
+    def repeat_interleave(repeats, output_size=None):
+        return numbers(repeats, repeats.numel() if output_size is None else output_size)
+
+    def bincount(t, weights=None, minlength=0):
+        dtype = torch.int64 if weights is None else torch.float64
+        return t.new_empty(max(2, minlength), dtype=dtype)  # values are 1
+
+    return {aten.nonzero.default: nonzero, aten.index.Tensor: index, aten.masked_select.default: masked_select,
+            aten._unique2.default: unique, aten.unique_dim.default: unique_of_dim,
+            aten.unique_consecutive.default: unique, aten.repeat_interleave.Tensor: repeat_interleave,
+            aten.bincount.default: bincount, aten.equal.default: lambda a, b: True,
+            aten._local_scalar_dense.default: lambda t: False if t.dtype == torch.bool else 1}
 
 
 # ---- a card that is not there ---------------------------------------------------------------------------------------
@@ -331,6 +384,15 @@ def follow_modules(torch, FakeTensor):
         return self
 
     Module._apply = apply
+    deepcopy = torch.Tensor.__deepcopy__
+
+    def copied(self, memo):  # an average of the weights, a target network
+        new = deepcopy(self, memo)
+        if isinstance(self, torch.nn.Parameter):
+            TRACE.kind(new, "parameter")
+        return new
+
+    torch.Tensor.__deepcopy__ = copied
 
     def samples(args, kwargs):
         for x in torch.utils._pytree.tree_leaves((args, kwargs)):
@@ -344,7 +406,8 @@ def follow_modules(torch, FakeTensor):
         if isinstance(self, norm) and self.training and not TRACE.normed:
             TRACE.normed = True
             emit("M norm")
-        if TRACE.depth == 0 and next(self.parameters(), None) is not None:  # a loss has none
+        # a loss has no parameters; what is called in a backward pass is computed again, and no new samples
+        if TRACE.depth == 0 and not TRACE.backwards and next(self.parameters(), None) is not None:
             grad = torch.is_grad_enabled()
             emit("M forward %d %d %d" % (grad, self.training, samples(args, kwargs)))
         TRACE.depth += 1
@@ -387,9 +450,15 @@ def follow_training(torch):
     def told(of):
         @functools.wraps(of)
         def wrapper(*a, **k):
-            TRACE.since.backwards += 1
-            emit("M backward")
-            return of(*a, **k)
+            if not TRACE.backwards:  # a reentrant checkpoint has one of its own in it
+                TRACE.since.backwards += 1
+                emit("M backward")
+            TRACE.backwards += 1
+            try:  # in this thread: one of the card's own would free at any time
+                with torch.autograd.set_multithreading_enabled(False):
+                    return of(*a, **k)
+            finally:
+                TRACE.backwards -= 1
         return wrapper
 
     torch.autograd.backward = told(backward)
@@ -469,24 +538,78 @@ def shorten_data(torch):
 # ---- files ----------------------------------------------------------------------------------------------------------
 
 def keep_states(torch):
-    """Gives back what torch.save was given, instead of writing tensors that are not there; reads states to the CPU."""
-    kept, load = {}, torch.load
+    """Keeps what torch.save is given: the file has a mark in its place, which may be copied and renamed.
+
+    What other programs have saved is read, its tensors only where they are used, and goes to the card as seen.
+    """
+    kept, load, mark = [], torch.load, b"launch has traced this state: "
+    tree_map = torch.utils._pytree.tree_map
 
     def save(obj, f, *a, **k):
-        if isinstance(f, (str, os.PathLike)):
-            kept[os.path.realpath(f)] = obj
+        text = b"%s%06d" % (mark, len(kept))
+        kept.append(tree_map(lambda t: t.detach() if type(t) is torch.Tensor else t, obj))
+        if hasattr(f, "write"):
+            f.write(text)
+        else:
             with open(f, "wb") as out:
-                out.write(b"traced\n")
+                out.write(text)
+
+    def saved(f):
+        """The number of what was kept, or None."""
+        size = len(mark) + 6
+        try:
+            if hasattr(f, "read"):
+                at, text = f.tell(), f.read(size)
+                f.seek(at)
+            else:
+                with open(f, "rb") as file:
+                    text = file.read(size)
+        except (OSError, AttributeError):  # load tells why
+            return None
+        return int(text[len(mark):]) if text.startswith(mark) else None
+
+    def to_card(map_location):
+        """Whether a storage of the card goes to the card; None: each stays where it was."""
+        if map_location is None:
+            return None
+        if callable(map_location):  # storage, location -> storage
+            try:
+                return map_location(torch.UntypedStorage(1), "cuda:0").device.type == "cuda"
+            except Exception:  # there is no storage on a card that is not there
+                return True
+        if isinstance(map_location, dict):
+            map_location = map_location.get("cuda:0", "cuda:0")
+        return torch.device(map_location).type == "cuda"
 
     def read(f, map_location=None, *a, **k):
-        if isinstance(f, (str, os.PathLike)) and os.path.realpath(f) in kept:
-            return kept[os.path.realpath(f)]
-        obj = load(f, "cpu", *a, **k)
-        if map_location is None or isinstance(map_location, (str, torch.device)) and \
-                torch.device(map_location).type == "cpu":
-            return obj
-        to = lambda t: t.to("cuda") if isinstance(t, torch.Tensor) else t
-        return torch.utils._pytree.tree_map(to, obj)
+        number, card, moved = saved(f), to_card(map_location), set()
+
+        def fresh(t):
+            if not isinstance(t, torch.Tensor):
+                return t
+            with torch.no_grad():
+                there = t.device.type == "cuda" if card is None else card
+                return t.to("cuda" if there else "cpu", copy=True)
+
+        def located(storage, location):
+            if location.startswith("cuda") if card is None else card:
+                moved.add(storage._cdata)
+            return storage
+
+        def placed(x):
+            if isinstance(x, torch.nn.Module) and any(p.untyped_storage()._cdata in moved for p in x.parameters()):
+                return x.cuda()
+            if isinstance(x, torch.Tensor) and x.untyped_storage()._cdata in moved:
+                with torch.no_grad():
+                    y = x.to("cuda")
+                return torch.nn.Parameter(y, x.requires_grad) if isinstance(x, torch.nn.Parameter) else y
+            return x
+
+        if number is not None:
+            return tree_map(fresh, kept[number])
+        if isinstance(f, (str, os.PathLike)) and not a:
+            k.setdefault("mmap", zipfile.is_zipfile(f))
+        return tree_map(placed, load(f, located, *a, **k))
 
     torch.save, torch.load = save, read
 
@@ -527,6 +650,26 @@ def choose_attention(torch):
         return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
 
     functional.scaled_dot_product_attention = attention
+
+
+def teach_shapes(torch):
+    """Tells the shapes of what operators make that torch has for a card alone."""
+    def per_channel(input):
+        return input.new_empty(input.shape[1], dtype=torch.float32 if input.dtype.itemsize < 4 else input.dtype)
+
+    shapes = {
+        "batch_norm_stats": lambda input, eps: (per_channel(input), per_channel(input)),
+        "batch_norm_gather_stats_with_counts": lambda input, *a: (per_channel(input), per_channel(input)),
+        "batch_norm_elemt": lambda input, *a: torch.empty_like(input),
+        "batch_norm_backward_reduce": lambda grad, input, mean, invstd, weight, *wanted: tuple(
+            per_channel(input) if want else None for want in (wanted[0], wanted[0], wanted[1], wanted[2])),
+        "batch_norm_backward_elemt": lambda grad, input, *a: torch.empty_like(input),
+    }
+    library = torch.library.Library("aten", "IMPL")
+    for name, shape in shapes.items():
+        if not torch._C._dispatch_has_kernel_for_dispatch_key("aten::" + name, "Meta"):
+            library.impl(name, shape, "Meta")
+    return library
 
 
 def run_eagerly(torch):
@@ -600,6 +743,8 @@ def main():
     shorten_data(torch)
     keep_states(torch)
     choose_attention(torch)
+    taught = teach_shapes(torch)  # until the end
+    reserve = bytearray(8 << 20)  # to tell that memory was used up
     run_eagerly(torch)
     spawn_here(torch)
     one_rank(torch)
@@ -615,9 +760,10 @@ def main():
     except SystemExit as e:
         why, more = "the script exited with %s" % (e.code if e.code is not None else 0), {}
     except BaseException as e:
+        del reserve
         traceback.print_exc()
         why, more = "%s: %s" % (type(e).__name__, str(e)[:400]), {"place": place(e)}
-    finish(why, compiled=TRACE.compiled, **more)
+    finish(why, compiled=TRACE.compiled, assumed=sorted(TRACE.assumed), **more)
 
 
 if __name__ == "__main__":
