@@ -61,13 +61,24 @@ type Tracer struct {
 	Env         []string   // of the program
 	Deadline    time.Duration
 	Memory      unit.Bytes // of host memory, for each process; 0: no limit
+	Packages    []string   // that are installed for the interpreter, with their versions; none: not known
+	Cache       string     // folder of the answers; "" keeps nothing
+
+	session *session
+}
+
+// New returns a tracer that traces nothing twice.
+func New(t Tracer) Tracer {
+	t.session = &session{traces: map[string]*Trace{}}
+	return t
 }
 
 // A Trace is what came of it.
 type Trace struct {
 	Events []Event
 	End    End
-	Output string // the end of what the script printed
+	Read   []string // the paths of files and folders that the script has read
+	Output string   // the end of what the script printed
 
 	guessed bool // the card's capability
 }
@@ -330,6 +341,13 @@ func (t *Trace) line(text string) error {
 		if e.What, e.ID = Marked, 0; len(fields) > 0 {
 			e.Mark = Mark{strings.Clone(fields[0]), number(1) == 1, number(2) == 1, int(number(3))}
 		}
+	case "R":
+		var path string
+		if err := json.Unmarshal([]byte(rest), &path); err != nil {
+			return err
+		}
+		t.Read = append(t.Read, path)
+		return nil
 	case "E":
 		return json.Unmarshal([]byte(rest), &t.End)
 	default:
