@@ -139,10 +139,27 @@ func Traceable(p *command.Prog, env []string, d *gpu.Device) error {
 			return fmt.Errorf("there is no script %s", path)
 		}
 	}
-	if of := python.Of(*p, env); !filepath.IsAbs(of.Interpreter) || of.Missing() {
+	of := python.Of(*p, env)
+	if !filepath.IsAbs(of.Interpreter) || of.Missing() {
 		return errors.New("the command's Python was not found")
 	}
-	return nil
+	if major, minor, ok := of.Torch(); ok && (major < 2 || major == 2 && minor < 1) {
+		return fmt.Errorf("torch %s is older than 2.1, and has no tensors that can be traced", of.TorchBuild())
+	}
+	if _, cuda := of.TorchCUDA(); cuda == "none" {
+		return fmt.Errorf("torch %s is built without CUDA, and cannot make a card's tensors", of.TorchBuild())
+	}
+	return trace.Supported()
+}
+
+// TraceHelps reports whether a trace could well show what is not known of the command on a device.
+func (r *Reading) TraceHelps(d *gpu.Device) bool {
+	p := r.program
+	if p == nil || p.Kind == command.Code || r.AsksForHelp || r.Failed || Traceable(p, r.Command.Env, d) != nil {
+		return false
+	}
+	_, _, ok := python.Of(*p, r.Command.Env).Torch()
+	return ok && r.Foreseer == nil
 }
 
 // price fills what the ladders of the job do not know from a trace of its script. It changes set. notes is what is to

@@ -35,6 +35,7 @@ Nothing is computed, a card need not be there, and the script leaves no mark: al
 			}
 			o.reader = reading.New(f, s.State, s.Room, s.Limits, s.Reading)
 			o.result, o.bars = s.Result, s.Output.Bars
+			o.flags = settings.Given(c.Flags(), func(name string) bool { return name != "trace" && name != "compare" })
 			o.reader.Trace = reading.Before(s.Reading, false)
 			if o.compare != "" {
 				return compare(c.Context(), o, s.Cards, args)
