@@ -1,10 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -77,8 +79,20 @@ func TestScripts(t *testing.T) {
 			e.Setenv("CHECKOUT", filepath.Join(mustAbs("testdata"), "checkout"))
 			return os.Mkdir(filepath.Join(e.WorkDir, "home"), 0o755)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "validate": validate},
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"code": code, "validate": validate},
+		Condition: condition,
 	})
+}
+
+// condition answers [jail]: this machine's kernel gives namespaces, in which a trace runs.
+func condition(name string) (bool, error) {
+	if name != "jail" {
+		return false, fmt.Errorf("unknown condition %q", name)
+	}
+	c := exec.Command("true")
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}}}
+	return c.Run() == nil, nil
 }
 
 // kitData is the folder of the plugin that breaks promises, and of its recipes.

@@ -98,6 +98,9 @@ type Setup struct {
 	Own *proc.Patient
 	// Tell prints advice that would come too late at the end of an attempt. May be nil.
 	Tell func(job.Advice)
+	// Foresee prices the ladders of a run that has run out of memory, and tells what it does. It reports whether they
+	// have changed. May be nil.
+	Foresee func(ctx context.Context, r *run.Run, seen room.Room, tell func(format string, args ...any)) bool
 	// Replaced is called before the program takes the place of launch, when launch cannot watch it. May be nil.
 	Replaced func(why string)
 }

@@ -54,8 +54,10 @@ type Options struct {
 	Called Called
 	// Learner starts to read what earlier runs measured.
 	Learner func() Learner
-	// Trace is how long a trace of the script may take, for what the ladders do not know; 0: nothing is traced.
-	Trace time.Duration
+	// Trace is which commands are traced, for what the ladders do not know.
+	Trace Tracing
+	// TraceTime is how much CPU time a trace may take.
+	TraceTime time.Duration
 	// Runs: the command is run after it was read. Otherwise nothing of its project's is started.
 	Runs bool
 }
@@ -88,6 +90,8 @@ type Reading struct {
 	Explained bool
 	// Declaration is the path of the file that declares the job's settings, as the user would type it; "" if none does.
 	Declaration string
+	// Foreseer has traced the job; nil if nothing did.
+	Foreseer *Foreseer
 
 	other   string        // the plugin's name, if it is by another author
 	program *command.Prog // nil if the command was not understood
@@ -157,7 +161,7 @@ func (r *Reading) refuse(err error) {
 func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
 	r := &Reading{}
 	err := r.read(ctx, o, args)
-	if o.Trace > 0 && err == nil && r.Err == nil && r.Job == nil && r.program != nil && !r.AsksForHelp && !r.Failed {
+	if o.Trace == Everything && err == nil && r.Err == nil && r.Job == nil && r.program != nil && !r.AsksForHelp && !r.Failed {
 		r.traceTyped(ctx, o)
 	}
 	if len(o.Set) > 0 && r.Job == nil && r.Err == nil && !r.AsksForHelp { // as typed, the program would use other settings
@@ -440,13 +444,16 @@ func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized,
 	}
 	asked.ladders(set)
 	r.Job.Merged = nil
-	if o.Trace > 0 {
-		r.trace(ctx, o, set)
-	}
 	if why := fixedSource(r.program, r.Job); why != "" {
 		r.Warnings = append(r.Warnings, "launch leaves the settings in Python source as they are: "+why)
 		r.Job.Fixed = why
 		withoutSource(r.Job, set)
+	}
+	if o.Trace == Everything || o.Trace == Unpriced && unpriced(set) {
+		r.Foreseer = NewForeseer(o, r.Job, r.Room)
+		release := r.clock.Hold()
+		r.Warnings = append(r.Warnings, r.Foreseer.price(ctx, set)...)
+		release()
 	}
 	r.Run = &run.Run{
 		Job: r.Job, Ladders: set, Limits: o.Limits,
@@ -458,6 +465,11 @@ func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized,
 	}
 	if is {
 		r.Run.Priced, r.Run.Ladders = set, learned
+	}
+	if r.Foreseer != nil {
+		defer r.clock.Hold()()
+		r.Warnings = append(r.Warnings, r.Foreseer.promise(ctx, r.Run, func() *run.Plan { p, _ := r.Run.First(); return p })...)
+		r.startsAllTheSame(o, r.Foreseer)
 	}
 	return true
 }

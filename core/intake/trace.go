@@ -6,7 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
+	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
@@ -21,16 +25,28 @@ import (
 // Traced is the plugin's name of a job that no plugin knows, and that was traced.
 const Traced = "trace"
 
-// trace fills what the ladders of a job do not know from a trace of its script. It changes set.
-func (r *Reading) trace(ctx context.Context, o Options, set *ladder.Set) {
-	if r.clock != nil {
-		defer r.clock.Hold()()
-	}
-	notes, err := r.tracer(o).price(ctx, r.Job, set)
-	if err != nil {
-		notes = append(notes, fmt.Sprintf("the script was not traced: %v", err))
-	}
-	r.Warnings = append(r.Warnings, notes...)
+// A Tracing is which commands are traced when they are read.
+type Tracing int
+
+// The tracings.
+const (
+	Untraced Tracing = iota
+	Unpriced         // a job whose ladders do not know what it needs
+	Everything
+)
+
+// unpriced reports whether a plugin's ladders do not know what the job needs as asked, or with another micro-batch.
+func unpriced(set *ladder.Set) bool {
+	shared := set.Shared.Asked
+	return slices.ContainsFunc(set.Phases, func(l ladder.Ladder) bool {
+		for i, r := range l.Rungs {
+			counts := i == l.Asked || l.Phase == ladder.Training && r.Values[job.MicroBatch] > 0
+			if counts && !r.At(shared).Known() {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // traceTyped makes a job of a command that no plugin knows: it runs as typed, and what it needs is traced.
@@ -44,51 +60,231 @@ func (r *Reading) traceTyped(ctx context.Context, o Options) {
 	unknown := mem.Estimate{Unknown: "nothing is known of it but what a trace shows"}
 	set := &ladder.Set{Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{ladder.AsAsked()}},
 		Phases: []ladder.Ladder{{Phase: ladder.Training, Rungs: []ladder.Rung{ladder.AsAsked(unknown)}}}}
-	r.trace(ctx, o, set)
+	r.Foreseer = NewForeseer(o, r.Job, r.Room)
+	r.Warnings = append(r.Warnings, r.Foreseer.price(ctx, set)...)
 	r.Run = &run.Run{Job: r.Job, Ladders: set, Limits: o.Limits,
 		Rooms: r.Room.Host(), Room: r.Room.Size(), Empty: r.Room.Empty(), Host: r.Room.OnHost()}
+	r.startsAllTheSame(o, r.Foreseer)
 }
 
-// tracing is a tracer, or why there is none.
-type tracing struct {
-	trace.Tracer
-	caching mem.Caching
-	err     error
-}
-
-func (t tracing) price(ctx context.Context, j *job.Job, set *ladder.Set) ([]string, error) {
-	if t.err != nil {
-		return nil, t.err
+// startsAllTheSame has a run start that would be refused by what was traced alone: values that are not there may have
+// led the script another way, and a trace is never the reason why a run does not start.
+func (r *Reading) startsAllTheSame(o Options, f *Foreseer) {
+	p, stop := r.Run.First()
+	if stop == nil || p == nil || !o.Runs || !f.priced {
+		return
 	}
-	return t.Tracer.Price(ctx, j, set, t.caching)
-}
-
-// tracer is the tracer of the command.
-func (r *Reading) tracer(o Options) (t tracing) {
-	d := r.Room.Device
-	switch {
-	case r.program == nil:
-		return tracing{err: r.unread}
-	case d == nil:
-		return tracing{err: errors.New("it is not known for which card: --vram 24GiB names one")}
-	case d.Kind != gpu.CUDA:
-		return tracing{err: errors.New("a trace is of a CUDA card")}
-	}
-	env := python.Of(*r.program, r.Command.Env)
-	if path := r.program.Path(); path != "" {
-		if _, err := os.Stat(path); err != nil {
-			return tracing{err: fmt.Errorf("there is no script %s", path)}
+	for _, c := range p.Choices {
+		if c.Verdict == ladder.Not && f.known[place{c.Phase, c.Rung, p.Shared.Rung}] {
+			return
 		}
 	}
-	if !filepath.IsAbs(env.Interpreter) {
-		return tracing{err: errors.New("the command's Python was not found")}
+	r.Run.Limits.Anyway = true
+	r.Warnings = append(r.Warnings, "by the trace it cannot fit; it starts all the same, because a trace is no proof")
+}
+
+// A Foreseer prices by traces of a job's script what its ladders do not know.
+type Foreseer struct {
+	tracer  trace.Tracer
+	caching mem.Caching
+	none    error // why nothing can be traced
+	failed  bool  // a trace has
+	job     *job.Job
+	learn   func(*ladder.Set) (*ladder.Set, bool)
+	known   map[place]bool // by the plugin
+	exact   map[place]bool // by a trace of their own
+	priced  bool
+}
+
+// A place is a rung of a phase, beside a rung of the shared ladder.
+type place struct {
+	phase        string
+	rung, shared int
+}
+
+// NewForeseer returns what traces a job in a room.
+func NewForeseer(o Options, j *job.Job, seen room.Room) *Foreseer {
+	f := &Foreseer{job: j, known: map[place]bool{}, exact: map[place]bool{}}
+	p, err := j.Command.Prog()
+	if err == nil {
+		err = Traceable(&p, j.Command.Env, seen.Device)
 	}
-	t.Interpreter, t.Card, t.Deadline, t.Ranks = env.Interpreter, *d, o.Trace, ranks(r.program)
+	if f.none = err; err != nil {
+		return f
+	}
+	env := python.Of(p, j.Command.Env)
+	f.caching = mem.CachingOf(env.AllocatorConf())
+	f.tracer = trace.New(trace.Tracer{Interpreter: env.Interpreter, Card: *seen.Device, Deadline: o.TraceTime,
+		Ranks: ranks(&p), Cache: filepath.Join(o.State, "traces"), Packages: env.Packages()})
 	if free := room.Host().Memory; free != nil {
-		t.Memory = free.Free * 3 / 4
+		f.tracer.Memory = free.Free * 3 / 4
 	}
-	t.caching = mem.CachingOf(env.AllocatorConf())
-	return t
+	f.learn = func(set *ladder.Set) (*ladder.Set, bool) {
+		learned, is, err := o.Learner()(j, seen, set)
+		return learned, is && err == nil
+	}
+	return f
+}
+
+// Traceable is why a command cannot be traced for a card, as far as that is known before; nil if it may be.
+func Traceable(p *command.Prog, env []string, d *gpu.Device) error {
+	switch {
+	case d == nil:
+		return errors.New("it is not known for which card: --vram 24GiB names one")
+	case d.Kind != gpu.CUDA:
+		return errors.New("a trace is of a CUDA card")
+	}
+	if path := p.Path(); path != "" {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("there is no script %s", path)
+		}
+	}
+	of := python.Of(*p, env)
+	if !filepath.IsAbs(of.Interpreter) || of.Missing() {
+		return errors.New("the command's Python was not found")
+	}
+	if major, minor, ok := of.Torch(); ok && (major < 2 || major == 2 && minor < 1) {
+		return fmt.Errorf("torch %s is older than 2.1, and has no tensors that can be traced", of.TorchBuild())
+	}
+	if _, cuda := of.TorchCUDA(); cuda == "none" {
+		return fmt.Errorf("torch %s is built without CUDA, and cannot make a card's tensors", of.TorchBuild())
+	}
+	return trace.Supported()
+}
+
+// TraceHelps reports whether a trace could well show what is not known of the command on a device.
+func (r *Reading) TraceHelps(d *gpu.Device) bool {
+	p := r.program
+	if p == nil || p.Kind == command.Code || r.AsksForHelp || r.Failed || Traceable(p, r.Command.Env, d) != nil {
+		return false
+	}
+	_, _, ok := python.Of(*p, r.Command.Env).Torch()
+	return ok && r.Foreseer == nil
+}
+
+// price fills what the ladders of the job do not know from a trace of its script. It changes set. notes is what is to
+// be told of it.
+func (f *Foreseer) price(ctx context.Context, set *ladder.Set) (notes []string) {
+	if f.none != nil {
+		return []string{fmt.Sprintf("the script was not traced: %v", f.none)}
+	}
+	each(set, func(at place, e *mem.Estimate) { f.known[at] = e.Known() })
+	notes, err := f.tracer.Price(ctx, f.job, set, f.caching)
+	if err != nil {
+		f.failed = true
+		return append(notes, fmt.Sprintf("the script was not traced: %v", err))
+	}
+	f.priced = true
+	for _, l := range set.Phases {
+		f.exact[place{l.Phase, l.Asked, set.Shared.Asked}] = true
+	}
+	return notes
+}
+
+// each calls do with every estimate of a set.
+func each(set *ladder.Set, do func(place, *mem.Estimate)) {
+	for _, l := range set.Phases {
+		for i, r := range l.Rungs {
+			for s := range r.Estimates {
+				do(place{l.Phase, i, s}, &r.Estimates[s])
+			}
+		}
+	}
+}
+
+// mostRungs bounds how many rungs are traced before one is taken.
+const mostRungs = 6
+
+// Foresee prices the ladders of a run after an out-of-memory, if they do not know what the job needs. Then it traces the
+// rung that the run would take, until that is one that was traced. It tells what it does, and reports whether it has
+// changed the run's ladders.
+func (f *Foreseer) Foresee(ctx context.Context, r *run.Run, tell func(format string, args ...any)) (changed bool) {
+	set := base(r)
+	if f.none != nil || f.failed || !f.priced && !unpriced(set) {
+		return false
+	}
+	if !f.priced {
+		tell("no formula knows what it needs: its script is traced, without computing anything, for a rung that fits")
+		notes := f.price(ctx, set)
+		if changed = f.priced; changed {
+			f.relearn(r, set)
+		}
+		for _, note := range notes {
+			tell("%s", note)
+		}
+	}
+	for _, note := range f.promise(ctx, r, func() *run.Plan { p, _ := r.Next(); return p }) {
+		changed = true
+		tell("%s", note)
+	}
+	return changed
+}
+
+// base are the ladders of a run as they were priced.
+func base(r *run.Run) *ladder.Set {
+	if r.Priced != nil {
+		return r.Priced
+	}
+	return r.Ladders
+}
+
+// relearn corrects newly priced ladders by what earlier runs measured.
+func (f *Foreseer) relearn(r *run.Run, set *ladder.Set) {
+	r.Priced, r.Ladders = nil, set
+	if learned, is := f.learn(set); is {
+		r.Priced, r.Ladders = set, learned
+	}
+}
+
+// promise traces the rungs that the next plan would take, until they are such as were traced themselves.
+func (f *Foreseer) promise(ctx context.Context, r *run.Run, next func() *run.Plan) (notes []string) {
+	if !f.priced {
+		return nil
+	}
+	for range mostRungs {
+		p := next()
+		if p == nil || ctx.Err() != nil {
+			return notes
+		}
+		set := base(r)
+		edits := slices.Clone(set.Shared.Rungs[p.Shared.Rung].Edits)
+		open := map[string]*mem.Estimate{}
+		for _, c := range p.Choices {
+			l := set.Ladder(c.Phase)
+			at := place{c.Phase, c.Rung, p.Shared.Rung}
+			edits = append(edits, l.Rungs[c.Rung].Edits...)
+			if !f.known[at] && !f.exact[at] && at.shared < len(l.Rungs[c.Rung].Estimates) {
+				f.exact[at] = true
+				open[c.Phase] = &l.Rungs[c.Rung].Estimates[at.shared]
+			}
+		}
+		if len(open) == 0 {
+			return notes
+		}
+		notes = append(notes, f.at(ctx, p, edits, open)...)
+		f.relearn(r, set)
+	}
+	return notes
+}
+
+// at traces the rungs of a plan, and replaces their estimates.
+func (f *Foreseer) at(ctx context.Context, p *run.Plan, edits []config.Edit, open map[string]*mem.Estimate) []string {
+	phases, took, err := f.tracer.At(ctx, f.job, edits, f.caching)
+	if err != nil {
+		return []string{fmt.Sprintf("%q was not traced: %v", p.Changes(), err)}
+	}
+	var needs []string
+	for _, seen := range phases {
+		if e := open[seen.Name]; e != nil && seen.Estimate.Known() {
+			*e = seen.Estimate
+			needs = append(needs, fmt.Sprintf("%s %v", seen.Name, seen.Estimate.Total()))
+		}
+	}
+	text := fmt.Sprintf("%q is traced itself: %s", p.Changes(), strings.Join(needs, ", "))
+	if took >= 100*time.Millisecond {
+		text += fmt.Sprintf("; that took %v", took.Round(100*time.Millisecond))
+	}
+	return []string{text}
 }
 
 // ranks is how many processes the command's launcher starts in all; 1 where it is not known.

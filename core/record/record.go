@@ -40,6 +40,8 @@ const (
 	Stopped  = "stopped"  // the run is over
 	Resumed  = "resumed"  // another launch continued the run after the first one died
 	Followed = "followed" // a command that no plugin recognised was run as typed
+	// Priced has the ladders of a run from here on: a trace has shown what they did not know.
+	Priced = "priced"
 	// Identified has what makes the run the same run, as its attempts found it.
 	Identified = "identified"
 	// Listed has the data as an attempt left them, its own files included.
@@ -324,6 +326,8 @@ func (h *History) Run() *run.Run {
 			r.Attempts = nil
 		case e.Kind == Ended && e.Attempt != nil && r != nil:
 			r.End(*e.Attempt)
+		case e.Kind == Priced && e.Run != nil && r != nil:
+			r.Ladders, r.Priced = e.Run.Ladders, e.Run.Priced
 		case e.Kind == Planned && e.Plan != nil && r != nil:
 			r.Numbered = max(r.Numbered, e.Plan.Attempt)
 			r.Begin(e.Plan)

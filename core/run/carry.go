@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -27,6 +28,12 @@ type Journal interface {
 	Ended(*Attempt) error
 }
 
+// A Foreseer is an [Executor] that can find out what the ladders of a run do not know.
+type Foreseer interface {
+	// Foresee may change the run's ladders. An error ends the run.
+	Foresee(ctx context.Context, r *Run) error
+}
+
 // A Halt is the error of a plan that must not be carried out, for a reason that is not in the run itself.
 type Halt struct{ Stop *Stop }
 
@@ -44,6 +51,11 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 			return nil, fmt.Errorf("measuring the room: %w", err)
 		}
 		r.Room, r.Rooms = room, ex.Rooms(ctx)
+		if f, ok := ex.(Foreseer); ok && r.tooLarge() {
+			if err := f.Foresee(ctx, r); err != nil {
+				return nil, fmt.Errorf("foreseeing the next attempt: %w", err)
+			}
+		}
 		p, stop := r.Next()
 		if k, ok := ex.(Keeper); ok && p != nil && p.Resume != nil {
 			p, stop = r.keep(p, k)
@@ -78,4 +90,12 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 			return nil, fmt.Errorf("recording the attempt: %w", err)
 		}
 	}
+}
+
+// tooLarge reports whether the last attempt needed more of the device than there was, so that the next one takes
+// another rung.
+func (r *Run) tooLarge() bool {
+	last := r.Last()
+	return last != nil && last.Outcome.Left == "" && !last.Outcome.Beside && last.Outcome.Report.Kind != oom.GPUContention &&
+		r.ranOut(*last, r.phaseOf(last.Outcome))
 }

@@ -2,11 +2,13 @@ package trace
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
@@ -22,6 +24,40 @@ const recipes = "recipe"
 // micro-batch, from a second trace at another one. The set is changed. notes is what the traces showed beside that; err
 // is why there is none.
 func (t Tracer) Price(ctx context.Context, j *job.Job, set *ladder.Set, c mem.Caching) (notes []string, err error) {
+	type answer struct {
+		Set   *ladder.Set `json:"set"`
+		Notes []string    `json:"notes"`
+	}
+	a, took, err := ask(ctx, t, j, func(t Tracer) (answer, error) {
+		notes, err := t.price(ctx, j, set, c)
+		return answer{set, notes}, err
+	}, "price", set, c)
+	if err != nil {
+		return a.Notes, err
+	}
+	*set = *a.Set
+	if took == 0 {
+		return append(a.Notes, "nothing was run for that: an earlier trace of the same is known"), nil
+	}
+	return append(a.Notes, fmt.Sprintf("the trace took %v", took.Round(100*time.Millisecond))), nil
+}
+
+// At traces a job with the edits of a rung, and returns the phases that were seen. took is how long that took.
+func (t Tracer) At(ctx context.Context, j *job.Job, edits []config.Edit, c mem.Caching) (phases []Phase,
+	took time.Duration, err error) {
+	return ask(ctx, t, j, func(t Tracer) ([]Phase, error) {
+		seen, err := t.edited(ctx, j, edits)
+		if err != nil {
+			return nil, err
+		}
+		if seen.End.Failed {
+			return nil, seen.problem()
+		}
+		return seen.Phases(t.Card, c), nil
+	}, "at", edits, c)
+}
+
+func (t Tracer) price(ctx context.Context, j *job.Job, set *ladder.Set, c mem.Caching) (notes []string, err error) {
 	asked, err := t.edited(ctx, j, nil)
 	if err != nil {
 		return nil, err
@@ -60,8 +96,21 @@ func (t Tracer) Price(ctx context.Context, j *job.Job, set *ladder.Set, c mem.Ca
 	return notes, nil
 }
 
-// edited traces the job with edits.
+// edited traces the job with edits, once.
 func (t Tracer) edited(ctx context.Context, j *job.Job, edits []config.Edit) (*Trace, error) {
+	key, _ := json.Marshal(edits)
+	seen, err := t.session.traces[string(key)], error(nil)
+	if seen == nil {
+		seen, err = t.run(ctx, j, edits)
+	}
+	if t.session.failed = t.session.failed || err != nil || seen.End.Failed; err == nil {
+		t.session.traces[string(key)], t.session.used = seen, append(t.session.used, seen)
+	}
+	return seen, err
+}
+
+// run traces the job with edits.
+func (t Tracer) run(ctx context.Context, j *job.Job, edits []config.Edit) (*Trace, error) {
 	made, err := j.Rewrite(edits, shelf+"/"+recipes)
 	if err != nil {
 		return nil, err

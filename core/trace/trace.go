@@ -61,13 +61,24 @@ type Tracer struct {
 	Env         []string   // of the program
 	Deadline    time.Duration
 	Memory      unit.Bytes // of host memory, for each process; 0: no limit
+	Packages    []string   // that are installed for the interpreter, with their versions; none: not known
+	Cache       string     // folder of the answers; "" keeps nothing
+
+	session *session
+}
+
+// New returns a tracer that traces nothing twice.
+func New(t Tracer) Tracer {
+	t.session = &session{traces: map[string]*Trace{}}
+	return t
 }
 
 // A Trace is what came of it.
 type Trace struct {
 	Events []Event
 	End    End
-	Output string // the end of what the script printed
+	Read   []string // the paths of files and folders that the script has read
+	Output string   // the end of what the script printed
 
 	guessed bool // the card's capability
 }
@@ -131,12 +142,19 @@ type card struct {
 	Capability [2]int     `json:"capability"`
 }
 
+// Supported is why this machine can trace nothing, as far as that is known before; nil if it may.
+func Supported() error {
+	if _, ok := libraries[runtime.GOARCH]; !ok {
+		return fmt.Errorf("a trace needs a library that launch has for amd64 and arm64, not for %s", runtime.GOARCH)
+	}
+	return nil
+}
+
 // Run traces a command, with files of a recipe that lie on the jail's [shelf], by their paths there. The error says why
 // nothing could be traced; a script that fails is no error, but an End.
 func (t Tracer) Run(ctx context.Context, p *command.Prog, files map[string][]byte) (*Trace, error) {
-	library, ok := libraries[runtime.GOARCH]
-	if !ok {
-		return nil, fmt.Errorf("a trace needs a library that launch has for amd64 and arm64, not for %s", runtime.GOARCH)
+	if err := Supported(); err != nil {
+		return nil, err
 	}
 	if t.Interpreter == "" {
 		return nil, errors.New("it is not known which Python the command uses")
@@ -153,7 +171,7 @@ func (t Tracer) Run(ctx context.Context, p *command.Prog, files map[string][]byt
 		// -O: values on the card are not there, so what a script asserts of them may not hold
 		Argv: []string{t.Interpreter, "-B", "-O", "-W", "ignore", shelf + "/trace.py"}, Env: t.environ(), Dir: p.Dir,
 		Disk: int64(disk), Data: uint64(t.Memory), Seconds: uint64(t.Deadline / time.Second), Input: input,
-		Files: map[string][]byte{"trace.py": tracer, "nocard.so": library},
+		Files: map[string][]byte{"trace.py": tracer, "nocard.so": libraries[runtime.GOARCH]},
 	}
 	maps.Copy(c.Files, files)
 	bounded, cancel := context.WithTimeout(ctx, patience*t.Deadline)
@@ -332,6 +350,13 @@ func (t *Trace) line(text string) error {
 		if e.What, e.ID = Marked, 0; len(fields) > 0 {
 			e.Mark = Mark{strings.Clone(fields[0]), number(1) == 1, number(2) == 1, int(number(3))}
 		}
+	case "R":
+		var path string
+		if err := json.Unmarshal([]byte(rest), &path); err != nil {
+			return err
+		}
+		t.Read = append(t.Read, path)
+		return nil
 	case "E":
 		return json.Unmarshal([]byte(rest), &t.End)
 	default:

@@ -11,6 +11,7 @@ request from standard input (JSON: see Request in trace.go) and writes events to
     M backward      a backward pass begins
     M step          an optimizer has stepped
     M norm          a batch normalisation in training mode is called, told once
+    R PATH          the script reads a file, or lists a folder (a JSON text, told once): an answer depends on it
     E JSON          the end: why, and the versions
 
 A tensor that is made on the card, or moved there, is fake: it has a shape, a type and a storage's size, and no values.
@@ -23,6 +24,7 @@ import json
 import os
 import runpy
 import sys
+import sysconfig
 import traceback
 import weakref
 import zipfile
@@ -43,6 +45,8 @@ class Enough(BaseException):
 def finish(why, **more):
     """Reports the end and leaves at once: no atexit handler, thread or finalizer of the script runs."""
     found = versions()
+    if TRACE:
+        TRACE.modules()
     emit("E " + json.dumps({"why": why, "failed": found["steps"] == 0, **found, **more}))
     OUT.flush()
     sys.stdout.flush()
@@ -59,6 +63,36 @@ def versions():
 
 
 TRACE = None
+
+
+def follow_reading():
+    """Tells which files and folders are read, but for those of Python and of installed packages. What a library opens
+    by itself, in C, is not seen."""
+    own = ["/dev", "/proc", "/sys"] + [sysconfig.get_path(p) for p in ("stdlib", "platstdlib", "purelib", "platlib")]
+    own += [p for p in sys.path if p.endswith(("-packages", ".zip", "lib-dynload"))]
+    own, told = tuple(p + os.sep for p in own), set()
+
+    def tell(path):
+        path = os.path.abspath(os.fsdecode(path))
+        if path not in told and not path.startswith(own) and not path.endswith(".pyc"):
+            told.add(path)
+            emit("R " + json.dumps(path))
+
+    def hook(event, args):
+        if event == "open" and isinstance(args[0], (str, bytes)) and not args[2] & (os.O_WRONLY | os.O_TRUNC):
+            tell(args[0])
+        elif event in ("os.listdir", "os.scandir") and not isinstance(args[0], int):
+            tell(args[0] or ".")
+
+    sys.addaudithook(hook)
+
+    def modules():  # of a module, only what was compiled of its source may have been opened
+        for m in list(sys.modules.values()):
+            path = getattr(m, "__dict__", {}).get("__file__")
+            if isinstance(path, str):
+                tell(path)
+
+    return modules
 
 
 # ---- what is asked of torch before it can be imported --------------------------------------------------------------
@@ -751,6 +785,7 @@ def main():
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device="cuda") is a move that the mode sees
     torch._C._ensureCUDADeviceGuardSet()
     ctypes.c_int.in_dll(nocard, "launch_devices").value = 64
+    TRACE.modules = follow_reading()
     try:
         with mode:
             run()

@@ -9,20 +9,18 @@ import (
 	"github.com/launch-ml/launch/cmd/launch/internal/cli"
 	"github.com/launch-ml/launch/cmd/launch/internal/reading"
 	"github.com/launch-ml/launch/cmd/launch/internal/settings"
-	"github.com/launch-ml/launch/core/trace"
 )
 
 // NewPlan makes launch plan.
 func NewPlan(f *cli.Factory) *cobra.Command {
 	var o planOptions
-	traced := false
 	c := &cobra.Command{
 		Use:   "plan [flags] -- COMMAND [ARG ...]",
 		Short: "print what launch would do, and start nothing",
 		Long: `plan reads the command, estimates its memory and prints what launch would change. It starts nothing and
 writes nothing, except the plan to --json-file. --compare prints all configurations beside each other instead.
 
---trace alone starts something: it runs the script with tensors that are not there, for what the plan does not know.
+--trace starts something: it runs the script with tensors that are not there, for what the plan does not know.
 Nothing is computed, a card need not be there, and the script leaves no mark: all that it writes ends with it.`,
 		Example: "  launch plan --vram 12GiB -- python train.py -opt x.yml\n" +
 			"  launch plan --compare --vram '8GiB,RTX 3060' -- python train.py -opt x.yml\n" +
@@ -37,9 +35,8 @@ Nothing is computed, a card need not be there, and the script leaves no mark: al
 			}
 			o.reader = reading.New(f, s.State, s.Room, s.Limits, s.Reading)
 			o.result, o.bars = s.Result, s.Output.Bars
-			if traced {
-				o.reader.Trace = trace.Deadline
-			}
+			o.flags = settings.Given(c.Flags(), func(name string) bool { return name != "trace" && name != "compare" })
+			o.reader.Trace = reading.Before(s.Reading, false)
 			if o.compare != "" {
 				return compare(c.Context(), o, s.Cards, args)
 			}
@@ -53,8 +50,6 @@ Nothing is computed, a card need not be there, and the script leaves no mark: al
 		"share of the card, measured speed, whether it fits; for several cards with --vram 8GiB,12GiB; "+
 		"--compare=KEY=V1,V2: values of a setting")
 	c.Flags().Lookup("compare").NoOptDefVal = byRungs
-	c.Flags().BoolVar(&traced, "trace", false, "run the script with tensors that are not there, for what the "+
-		"plan does not know; it leaves no mark")
 	settings.AddSet(c.Flags())
 	settings.Use(c, settings.RoomFlags, settings.LimitFlags, settings.ReadingFlags, settings.StateFlags,
 		settings.ResultFlags, settings.PlanFlags)

@@ -45,7 +45,7 @@ func compare(ctx context.Context, o planOptions, of []settings.Card, args []stri
 				return p.Err
 			}
 			if p.Job == nil {
-				return planTyped(p, say, o.asJSON)
+				return planTyped(ctx, o, p, say)
 			}
 			all = append(all, ui.Compared{View: reading.View(p), Setting: value, Speed: there.Speeds(p)})
 		}

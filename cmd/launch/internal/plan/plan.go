@@ -26,6 +26,7 @@ type planOptions struct {
 	reader          reading.Reader
 	result          settings.ResultFile // --json-file
 	bars            string
+	flags           []string // as they were given, for a line to be typed
 }
 
 func plan(ctx context.Context, o planOptions, args []string) error {
@@ -46,7 +47,7 @@ func plan(ctx context.Context, o planOptions, args []string) error {
 	}
 	say := cli.Out()
 	if p.Job == nil {
-		return planTyped(p, say, o.asJSON)
+		return planTyped(ctx, o, p, say)
 	}
 	v := reading.View(p)
 	v.Verbose = o.verbose
@@ -71,6 +72,7 @@ func plan(ctx context.Context, o planOptions, args []string) error {
 		if v.Plan != nil && len(v.Plan.Edits)+len(p.Job.Asked) > 0 {
 			say.Line("command: %s", ui.Quote(command))
 		}
+		sayLine(say, reading.TraceHint(p, p.Room.Device, o.flags))
 	}
 	if d.Fits != nil && !*d.Fits {
 		return cli.ExitCode(run.CannotFit)
@@ -78,9 +80,15 @@ func plan(ctx context.Context, o planOptions, args []string) error {
 	return nil
 }
 
+func sayLine(say ui.Printer, line string) {
+	if line != "" {
+		say.Line("%s", line)
+	}
+}
+
 // planTyped prints that a command would run as typed.
-func planTyped(p *intake.Reading, say ui.Printer, asJSON bool) error {
-	if asJSON {
+func planTyped(ctx context.Context, o planOptions, p *intake.Reading, say ui.Printer) error {
+	if o.asJSON {
 		d := ui.PlanDocument{Version: ui.PlanVersion, Command: p.Command.Args, Warnings: p.Warnings, Verdict: "unknown"}
 		if err := cli.PrintJSON(d.Complete()); err != nil {
 			return err
@@ -97,8 +105,9 @@ func planTyped(p *intake.Reading, say ui.Printer, asJSON bool) error {
 		} else {
 			say.Line("launch does not recognise this command (%s): it would run as typed; an out-of-memory would be "+
 				"explained", p.Why())
-			if hint := reading.DeclareHint(p); hint != "" {
-				say.Line("%s", hint)
+			sayLine(say, reading.DeclareHint(p))
+			if found, err := room.Find(ctx, o.reader.Room.Wish, p.Command.Env); err == nil {
+				sayLine(say, reading.TraceHint(p, found.Device, o.flags))
 			}
 		}
 	}

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
 )
 
@@ -28,6 +31,22 @@ func MissingScript(c job.Command) error {
 
 // maxHint bounds the command that a hint repeats.
 const maxHint = 300
+
+// TraceHint is the line that ends a plan whose need is not known, where a trace could show it; "" elsewhere. flags are
+// those of the plan.
+func TraceHint(p *intake.Reading, d *gpu.Device, flags []string) string {
+	if p.Run != nil {
+		plan, _ := p.Run.First()
+		if plan == nil || !slices.ContainsFunc(plan.Choices, func(c run.Choice) bool { return !c.Estimate.Known() }) {
+			return ""
+		}
+	}
+	if !p.TraceHelps(d) {
+		return ""
+	}
+	command := slices.Concat([]string{"launch", "plan", "--trace"}, flags, []string{"--"}, p.Command.Args)
+	return "to see what it needs, without a card: " + ui.OneLine(ui.Quote(command))
+}
 
 // DeclareHint is the line after "launch does not recognise this command": how to declare it. It is "" where a
 // declaration would not help, because launch finds no Python script in the command.

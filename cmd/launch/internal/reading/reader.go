@@ -4,7 +4,6 @@ package reading
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/launch-ml/launch/cmd/launch/internal/cli"
 	"github.com/launch-ml/launch/cmd/launch/internal/records"
@@ -28,9 +27,8 @@ type Reader struct {
 	How     settings.Reading
 	State   string // folder of the receipts
 	// Runs: the command is run after it was read. Its plugin is then asked in a process of its own, else in this one.
-	Runs bool
-	// Trace is how long a trace of the script may take; 0: none is made.
-	Trace time.Duration
+	Runs  bool
+	Trace intake.Tracing // which commands are traced when they are read
 }
 
 // New returns what reads commands as the user has set.
@@ -40,21 +38,60 @@ func New(
 	return Reader{Plugins: PluginsOf(f, state), Room: where, Limits: limits, How: how, State: state}
 }
 
+// Before is which commands are traced when they are read. fills: the job is run, and is to use more of the card.
+func Before(how settings.Reading, fills bool) intake.Tracing {
+	switch {
+	case how.Trace == settings.TraceAlways:
+		return intake.Everything
+	case how.Trace == settings.TraceUnpriced, how.Trace == settings.TraceAuto && fills:
+		return intake.Unpriced
+	}
+	return intake.Untraced
+}
+
 // Read finds the plugin and the ladders of a command.
 func (r Reader) Read(ctx context.Context, args []string) (*intake.Reading, error) {
 	ask := r.Plugins.Here
 	if r.Runs {
 		ask = r.Plugins.Elsewhere
 	}
-	p, err := intake.Read(ctx, intake.Options{
-		Plugins: r.Plugins, Ask: ask, Plugin: r.How.Plugin, AsTyped: r.How.AsTyped, Wish: r.Room.Wish, GPUs: r.Room.GPUs,
-		Set: r.How.Set, Called: r.Room.Names, Learner: r.learner, FormulaTime: r.How.FormulaTime, Runs: r.Runs,
-		Limits: r.Limits, Trace: r.Trace,
-	}, args)
+	o := r.options()
+	o.Ask = ask
+	p, err := intake.Read(ctx, o, args)
 	if p != nil {
 		p.Warnings = append(slices.Clone(r.How.Notes), p.Warnings...)
 	}
 	return p, err
+}
+
+// options are the settings by which commands are read.
+func (r Reader) options() intake.Options {
+	return intake.Options{
+		Plugins: r.Plugins, Plugin: r.How.Plugin, AsTyped: r.How.AsTyped, Wish: r.Room.Wish, GPUs: r.Room.GPUs,
+		Set: r.How.Set, Called: r.Room.Names, Learner: r.learner, FormulaTime: r.How.FormulaTime, Runs: r.Runs,
+		Limits: r.Limits, Trace: r.Trace, TraceTime: r.How.TraceTime,
+	}
+}
+
+// A Foresight prices a run by traces, as [attempt.Setup] takes it.
+type Foresight func(ctx context.Context, of *run.Run, seen room.Room, tell func(format string, args ...any)) bool
+
+// Foresight returns what prices a run after an out-of-memory; nil where the user wants no trace. It goes on with what
+// was traced when the command was read, if p is not nil.
+func (r Reader) Foresight(p *intake.Reading) Foresight {
+	if r.How.Trace == settings.TraceNever {
+		return nil
+	}
+	var f *intake.Foreseer
+	if p != nil {
+		f = p.Foreseer
+	}
+	return func(ctx context.Context, of *run.Run, seen room.Room, tell func(format string, args ...any)) bool {
+		if f == nil {
+			f = intake.NewForeseer(r.options(), of.Job, seen)
+		}
+		return f.Foresee(ctx, of, tell)
+	}
 }
 
 // learner starts to read the receipts, and returns the function that corrects ladders by them. That returns an error if

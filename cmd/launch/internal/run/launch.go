@@ -22,7 +22,7 @@ type launch struct {
 func newLaunch(f *cli.Factory, c *cobra.Command, s settings.Values) *launch {
 	l := &launch{Carrier: carrier(f, c, s), row: s.Row.Mark, bars: s.Output.Bars,
 		reader: reading.New(f, s.State, s.Room, s.Limits, s.Reading), continues: s.Continue, expects: s.Expects}
-	l.reader.Runs = true
+	l.reader.Runs, l.reader.Trace = true, reading.Before(s.Reading, s.Limits.Fill)
 	return l
 }
 

@@ -38,6 +38,7 @@ type resumption struct {
 	limits     run.Limits
 	allowTyped bool // the cost of limits is what the user wants now, be it lower than before, and no default
 	over       restart
+	foresee    reading.Foresight
 }
 
 // resume continues the run. command is the run's command, typed again; nil if it was not.
@@ -96,7 +97,7 @@ func (a *resumption) resume(ctx context.Context, name string, command []string) 
 	signals := cli.Collect(a.Options.Leave)
 	defer signals.Close()
 	return a.Finish(ctx, r, rec, sameness.Already(who), attempt.Setup{Room: found, Hold: a.Claims.Hold(), Held: held,
-		Past: past, Signals: signals})
+		Past: past, Signals: signals, Foresee: a.foresee})
 }
 
 // room measures the room of a run, on the host if it ran there.

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/launch-ml/launch/cmd/launch/internal/cli"
+	"github.com/launch-ml/launch/cmd/launch/internal/reading"
 	"github.com/launch-ml/launch/cmd/launch/internal/settings"
 )
 
@@ -35,7 +36,8 @@ Secrets of a command are not recorded. To resume such a run, type the whole comm
 				return fmt.Errorf("a run keeps the settings that it began with; `launch --%s` starts another run", settings.SetFlag)
 			}
 			again := &resumption{Carrier: carrier(f, c, s), row: s.Row.Mark, limits: s.Limits,
-				allowTyped: c.Flags().Changed("allow")} // else the cost that the run began with holds
+				allowTyped: c.Flags().Changed("allow"), // else the cost that the run began with holds
+				foresee:    reading.New(f, s.State, s.Room, s.Limits, s.Reading).Foresight(nil)}
 			if fromStart {
 				again.over = always
 			}
@@ -49,7 +51,7 @@ Secrets of a command are not recorded. To resume such a run, type the whole comm
 	c.Flags().Lookup(settings.SetFlag).Hidden = true // for its error only
 	c.Flags().BoolVar(&fromStart, "from-start", false, "start the run over, even if it has a saved state")
 	settings.Use(c, settings.RoomFlags, settings.AgainFlags, settings.StateFlags,
-		settings.ResultFlags, settings.ProgramFlags)
+		settings.ResultFlags, settings.ProgramFlags, settings.TraceFlags)
 	return cli.SameExits(c, cli.RunExits)
 }
 

@@ -74,6 +74,7 @@ func (l *launch) start(ctx context.Context, args []string) error {
 			p.Without("plugin %s: %v", p.Job.Plugin, err)
 		}
 	}
+	l.foreseen(p)
 	if done, err := l.goOn(ctx, p, args); done || err != nil {
 		return err
 	}
@@ -88,6 +89,17 @@ func (l *launch) start(ctx context.Context, args []string) error {
 		return l.typed(ctx, p)
 	}
 	return l.carry(ctx, p)
+}
+
+// foreseen prints what a trace has shown of a command that no plugin knows. It runs as typed all the same.
+func (l *launch) foreseen(p *intake.Reading) {
+	if p.Job == nil || p.Job.Plugin != intake.Traced {
+		return
+	}
+	if !l.Say.Quiet {
+		cli.Fitted(l.Say, os.Stderr, l.bars).Plan(reading.View(p))
+	}
+	p.Job, p.Run, p.Warnings = nil, nil, nil
 }
 
 // goOn continues the last run that is the same as this one, if it has not succeeded. done is false if there is none.
@@ -122,7 +134,8 @@ func (l *launch) goOn(ctx context.Context, p *intake.Reading, args []string) (do
 		command = args
 	}
 	// --continue is given with the whole command: its --allow counts, be it lower
-	again := &resumption{Carrier: l.Carrier, row: l.row, limits: l.reader.Limits, allowTyped: true, over: whereNeeded}
+	again := &resumption{Carrier: l.Carrier, row: l.row, limits: l.reader.Limits, allowTyped: true, over: whereNeeded,
+		foresee: l.reader.Foresight(nil)}
 	return true, again.resume(ctx, h.ID, command)
 }
 
@@ -207,10 +220,12 @@ func (l *launch) carry(ctx context.Context, p *intake.Reading) error {
 		}
 	}
 	settle := who.Record(rec)
-	setup := attempt.Setup{Room: p.Room, Hold: l.Claims.Hold(), Held: held, Signals: signals, Settle: func() {
+	setup := attempt.Setup{Room: p.Room, Hold: l.Claims.Hold(), Held: held, Signals: signals,
+		Foresee: l.reader.Foresight(p)}
+	setup.Settle = func() {
 		p.Close()
 		settle()
-	}}
+	}
 	err = l.Finish(ctx, p.Run, rec, who, setup)
 	// as typed, the program would use other settings than the user asks for
 	if ownTrouble(err) && len(l.reader.How.Set) == 0 {

@@ -75,7 +75,7 @@ func rowOf(f *pflag.FlagSet) (r Row) {
 
 // valueWords are values of flags that take one only after "=", and their flags.
 var valueWords = map[string]string{"fast": "fill", "most": "fill", "line": "status", "title": "status",
-	"taskbar": "status"}
+	"taskbar": "status", "never": "trace", "always": "trace"}
 
 // valueApart returns an error if the first argument is probably the value of the flag before it: --fill fast. Such a
 // flag takes a value only after "=".

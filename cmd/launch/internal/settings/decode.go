@@ -180,6 +180,32 @@ func (d *decoder) fill() (on, fast bool) {
 	}
 }
 
+// trace reads --trace and --trace-time.
+func (d *decoder) trace() {
+	d.Reading.TraceTime = d.duration("trace-time")
+	switch text := strings.ToLower(d.v.GetString("trace")); text {
+	case TraceAuto, TraceNever, TraceAlways, TraceUnpriced:
+		d.Reading.Trace = text
+	default:
+		on, err := truth(text)
+		if d.Reading.Trace = TraceNever; on {
+			d.Reading.Trace = TraceAlways
+		}
+		if err != nil {
+			d.wrong("%s: %q is not one of auto, never and always", d.Names.Name("trace"), text)
+		}
+	}
+}
+
+// The values of --trace.
+const (
+	TraceAuto   = "auto"
+	TraceNever  = "never"
+	TraceAlways = "always"
+	// TraceUnpriced is what launch sweep plan gives to the plans of its rows.
+	TraceUnpriced = "unpriced"
+)
+
 // wait reads --wait: a boolean or a time.
 func (d *decoder) wait() time.Duration {
 	text := d.v.GetString("wait")
@@ -228,6 +254,7 @@ func decode(v *viper.Viper, names Names) (Values, error) {
 	if v.GetString("formula-time") != "0" {
 		d.Reading.FormulaTime = d.duration("formula-time")
 	}
+	d.trace()
 	if v.IsSet("grace") {
 		d.Program.Grace = d.duration("grace")
 	}

@@ -68,6 +68,10 @@ func AddFlags(f *pflag.FlagSet) {
 	f.Duration("sample", time.Second, "time between two readings of the GPU")
 	f.Duration("formula-time", trace.FormulaDeadline, "how long a plugin may run its own PyTorch module in the command's "+
 		"Python, to count its memory; 0: not at all")
+	f.String("trace", "auto", "run the script with tensors that are not there, for what no formula knows: auto (after an "+
+		"out-of-memory, for --fill and for sweep plan), never, always; --trace alone: always. It leaves no mark")
+	f.Lookup("trace").NoOptDefVal = "always"
+	f.Duration("trace-time", trace.Deadline, "how much time of the CPU a trace may take")
 }
 
 // SetFlag is the name of the flag that [AddSet] declares.
@@ -118,7 +122,8 @@ type Group []string
 var (
 	RoomFlags    = Group{"vram", "device", "memory", "reserve", "gpus"}
 	LimitFlags   = Group{"allow", "as-asked", "fill", "rehearse", "anyway"}
-	ReadingFlags = Group{"plugin", "receipts", "formula-time"}
+	TraceFlags   = Group{"trace", "trace-time"}
+	ReadingFlags = groups(Group{"plugin", "receipts", "formula-time"}, TraceFlags)
 	StateFlags   = Group{"state-dir"}
 	ResultFlags  = Group{"json-file"}
 	PlanFlags    = Group{"bars"}

@@ -73,7 +73,9 @@ type Reading struct {
 	Set    []string // KEY=VALUE: settings of the job that the user asks for beside its recipe
 	// FormulaTime is how long the formulas of a plugin may take; 0: none is run.
 	FormulaTime time.Duration
-	Receipts    bool // correct estimates by earlier receipts
+	Trace       string        // TraceAuto, …
+	TraceTime   time.Duration // of the CPU, for a trace
+	Receipts    bool          // correct estimates by earlier receipts
 	// Notes are warnings about the settings files, to be printed once.
 	Notes []string
 	// AsTyped is why launch changes nothing of the training: a settings file is not trusted, or cannot be read, and it

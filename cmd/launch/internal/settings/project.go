@@ -68,11 +68,14 @@ var projectRules = map[string]projectRule{
 	"state-dir": {forbidden, "none", "where launch writes"},
 	"status":    {why: "is only shown"},
 	"this-node": {forbidden, "none", "with which machines launch talks"},
-	"tty":       {why: "how the output is read"},
-	"verbose":   {why: "is only shown"},
-	"vram":      {why: "what launch plans for"},
-	"wait":      {why: "waits before the program starts; a signal ends it"},
-	"yield":     {forbidden, "none", "for the trials of a sweep: stops instead of adjusting"},
+	"trace": {func(v string) bool { return v == "auto" || v == "never" }, "auto, never",
+		"runs the project's code for a plan"},
+	"trace-time": {shorter(trace.Deadline), "up to " + trace.Deadline.String(), "delays the start of the program"},
+	"tty":        {why: "how the output is read"},
+	"verbose":    {why: "is only shown"},
+	"vram":       {why: "what launch plans for"},
+	"wait":       {why: "waits before the program starts; a signal ends it"},
+	"yield":      {forbidden, "none", "for the trials of a sweep: stops instead of adjusting"},
 }
 
 // usersAlone reports whether a project's file may make a setting only after `launch trust`.

@@ -21,8 +21,9 @@ type driver struct {
 	say     ui.Printer
 	result  settings.ResultFile // --json-file
 	notices settings.Notices
-	placing placing // of the trials, by the settings of the sweep itself
-	accept  bool    // go on with a sweep that is no longer what it began as
+	placing placing  // of the trials, by the settings of the sweep itself
+	accept  bool     // go on with a sweep that is no longer what it began as
+	pricing []string // flags of the plans of its rows
 }
 
 func newDriver(s settings.Values, accept bool) *driver {
@@ -41,6 +42,7 @@ func (d *driver) executor(spec sweep.Spec, dir string) (*local.Executor, error) 
 	if spec.Pack {
 		d.ofTrials(spec.Flags).onCards(&o)
 	}
+	o.Pricing = append(o.Pricing, d.pricing...)
 	return local.New(o), nil
 }
 

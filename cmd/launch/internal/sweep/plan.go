@@ -22,7 +22,10 @@ func newPlan() *cobra.Command {
 		Use: "plan [flags] -- COMMAND [ARG ...]", Short: "print what each row needs, and which rows do not fit; start " +
 			"nothing",
 		Long: `plan prints each row's estimate, the rung on which it would run, its card and its length. It starts and
-writes nothing, except to --json-file. Two rows that would write into the same folder are an error.`,
+writes nothing, except to --json-file. Two rows that would write into the same folder are an error.
+
+Where no formula knows what a row needs, its script is traced, one row after the other: it runs with tensors that
+are not there, and leaves no mark. --trace=never leaves that out.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
 			s, args, err := settings.CommandLine(c, args)
@@ -33,7 +36,11 @@ writes nothing, except to --json-file. Two rows that would write into the same f
 			if err != nil {
 				return err
 			}
-			return newDriver(s, false).plan(c.Context(), a, trials, asJSON)
+			d := newDriver(s, false)
+			if s.Reading.Trace == settings.TraceAuto {
+				d.pricing = []string{"--trace=" + settings.TraceUnpriced}
+			}
+			return d.plan(c.Context(), a, trials, asJSON)
 		},
 	}
 	c.Flags().SetInterspersed(false)
