@@ -11,6 +11,7 @@ request from standard input (JSON: see Request in trace.go) and writes events to
     M backward      a backward pass begins
     M step          an optimizer has stepped
     M norm          a batch normalisation in training mode is called, told once
+    R               the script begins anew: nothing of the lines before counts
     E JSON          the end: why, and the versions
 
 A tensor that is made on the card, or moved there, is fake: it has a shape, a type and a storage's size, and no values.
@@ -19,6 +20,7 @@ What a program computes on the CPU stays real. A value that a program asks of a 
 import ctypes
 import functools
 import gc
+import importlib.machinery
 import json
 import os
 import runpy
@@ -151,14 +153,13 @@ def counting(torch):
     class Counting(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
-            leaves = pytree.tree_leaves((args, kwargs))
-            fakes = any(isinstance(x, FakeTensor) for x in leaves)
+            fakes = any(issubclass(t, FakeTensor) for t in types)  # those of tensors in lists are among them
             if torch.is_inference_mode_enabled() and not fakes:  # there, to() is not yet in its parts
                 with self:
                     out = func.decompose(*args, **kwargs)
                 if out is not NotImplemented:
                     return out
-            if fakes or any(isinstance(x, torch.device) and x.type == "cuda" for x in leaves):
+            if fakes or any(isinstance(x, torch.device) and x.type == "cuda" for x in (*args, *kwargs.values())):
                 with fake:
                     out = func(*args, **kwargs)
             else:
@@ -292,6 +293,7 @@ def answer_for_values(torch, FakeTensor):
     T.__format__ = lambda t, spec: format(t.item(), spec) if t.dim() == 0 else object.__format__(t, spec)
     T.__array__ = lambda t, dtype=None, **k: t.numpy() if dtype is None else t.numpy().astype(dtype)
     import torch.amp.grad_scaler as scaler
+    torch.distributions.Distribution.set_default_validate_args(False)  # as under -O
     scaler.GradScaler._maybe_opt_step = lambda self, optimizer, state, *a, **k: optimizer.step(*a, **k)
 
 
@@ -568,21 +570,55 @@ def one_rank(torch):
 def place(e):
     """Where in the script, not in a library, an error arose."""
     for frame in reversed(traceback.extract_tb(e.__traceback__)):
-        if "site-packages" not in frame.filename and "/lib/python" not in frame.filename and \
-                frame.filename != __file__ and not frame.filename.startswith("<"):
+        if not library(frame.filename) and frame.filename != __file__ and not frame.filename.startswith("<"):
             return "%s:%d" % (frame.filename, frame.lineno)
     return ""
 
 
+def library(path):
+    return "site-packages" in path or "/lib/python" in path
+
+
+def without_assertions():
+    """Compiles the project's own code as -O does: values are not there, so what it asserts of them may not hold.
+
+    Libraries keep theirs, as Python's own -O would compile all of them anew: they have no byte code for it, and that
+    takes longer than the trace. See again.
+    """
+    loader = importlib.machinery.SourceFileLoader
+    get_code = loader.get_code
+
+    def code(self, name):
+        path = self.get_filename(name)
+        if library(path):
+            return get_code(self, name)
+        return compile(self.get_data(path), path, "exec", dont_inherit=True, optimize=1)
+
+    loader.get_code = code
+    runpy.compile = functools.partial(compile, optimize=1)  # of the script itself
+
+
+def again():
+    """Runs the script anew under -O: an assertion of a library has met a value that is not there."""
+    emit("R")
+    OUT.flush()
+    request = os.memfd_create("request")
+    os.write(request, json.dumps(REQUEST).encode())
+    os.lseek(request, 0, os.SEEK_SET)
+    os.dup2(request, 0)
+    os.execv(sys.executable, [sys.executable, "-B", "-O", "-W", "ignore", __file__])
+
+
 def run():
     kind, target = REQUEST["kind"], REQUEST["target"]
+    without_assertions()
     sys.argv = [target if kind != "code" else "-c"] + REQUEST["args"]
     if kind == "module":
         sys.path[0] = os.getcwd()
         runpy.run_module(target, run_name="__main__", alter_sys=True)
     elif kind == "code":
         sys.path[0] = ""
-        exec(compile(target, "<string>", "exec"), {"__name__": "__main__"})
+        exec(runpy.compile(target, "<string>", "exec"), {"__name__": "__main__"})
     else:
         sys.path[0] = os.path.dirname(os.path.realpath(target))
         runpy.run_path(target, run_name="__main__")
@@ -615,6 +651,8 @@ def main():
     except SystemExit as e:
         why, more = "the script exited with %s" % (e.code if e.code is not None else 0), {}
     except BaseException as e:
+        if isinstance(e, AssertionError) and not sys.flags.optimize:
+            again()
         traceback.print_exc()
         why, more = "%s: %s" % (type(e).__name__, str(e)[:400]), {"place": place(e)}
     finish(why, compiled=TRACE.compiled, **more)
