@@ -383,8 +383,10 @@ def follow_modules(torch, FakeTensor):
         setattr(DDP, name, lambda self, *a, **k: None)
 
 
-def follow_training(torch):
-    """Tells of backward passes and of optimizers' steps."""
+def follow_training(torch, FakeTensor):
+    """Tells of backward passes and of optimizers' steps, which work on lists of tensors as they do on a card."""
+    for name in ("torch.optim.optimizer", "torch.utils._foreach_utils"):
+        getattr(importlib.import_module(name), "_foreach_supported_types", []).append(FakeTensor)
     backward, grad = torch.autograd.backward, torch.autograd.grad
 
     def told(of):
@@ -633,7 +635,7 @@ def main():
     answer_for_card(torch)
     answer_for_values(torch, FakeTensor)
     follow_modules(torch, FakeTensor)
-    follow_training(torch)
+    follow_training(torch, FakeTensor)
     shorten_data(torch)
     keep_states(torch)
     choose_attention(torch)
