@@ -20,7 +20,11 @@ torch.backends.cudnn.benchmark = True
 
 def build(name, size):
     """The model; at another size than its own where it depends on that."""
-    model = timm.create_model(name)
+    try:
+        model = timm.create_model(name)
+    except RuntimeError:  # an older name, of weights whose tag is gone: the architecture is there
+        name = name.rpartition("_")[0]
+        model = timm.create_model(name)
     if model.default_cfg["input_size"][-1] != size:
         try:
             model = timm.create_model(name, img_size=size)
