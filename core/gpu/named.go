@@ -14,7 +14,7 @@ import (
 var named = map[string]unit.Bytes{
 	"gtx 1080": 8, "gtx 1080 ti": 11, "titan xp": 12, "rtx 2060": 6, "rtx 2070": 8, "rtx 2080": 8, "rtx 2080 ti": 11,
 	"titan rtx": 24, "rtx 3050": 8, "rtx 3060": 12, "rtx 3060 ti": 8, "rtx 3070": 8, "rtx 3070 ti": 8, "rtx 3080": 10,
-	"rtx 3080 ti": 12, "rtx 3090": 24, "rtx 3090 ti": 24, "rtx 4060": 8, "rtx 4070": 12, "rtx 4070 ti": 12,
+	"rtx 3080 ti": 12, "rtx 3090 ti": 24, "rtx 4060": 8, "rtx 4070": 12, "rtx 4070 ti": 12,
 	"rtx 4080": 16, "rtx 4090": 24, "rtx 5070": 12, "rtx 5070 ti": 16, "rtx 5080": 16, "rtx a4000": 16,
 	"rtx a5000": 24, "p100": 16, "v100-16gb": 16, "v100-32gb": 32, "a30": 24, "a100-40gb": 40, "a100-80gb": 80,
 }
@@ -24,6 +24,7 @@ var named = map[string]unit.Bytes{
 var printed = map[string]unit.Bytes{
 	"t4": 15360, "a10": 23028, "a10g": 23028, "l4": 23034, "a40": 46068, "l40s": 46068, "rtx a6000": 49140,
 	"h100": 81559, "h200": 143771, "b200": 183359, "rtx 5090": 32607,
+	"rtx 3090": 24258, // what CUDA gives out, as a live card's figure is: 23.69 GiB in messages (karpathy/nanoGPT#93)
 }
 
 // Named returns the memory of a card by its name, "RTX 3060", "rtx3060" or "nvidia geforce rtx 3060".

@@ -16,7 +16,9 @@ func TestNamed(t *testing.T) {
 			t.Errorf("%q has %v, %v; want %d GiB", name, got, ok, want)
 		}
 	}
-	if got, ok := Named("NVIDIA A10G"); !ok || got != 23028*unit.MiB {
-		t.Errorf("an A10G has %v, %v", got, ok)
+	for name, want := range map[string]unit.Bytes{"NVIDIA A10G": 23028, "GeForce RTX 3090": 24258} {
+		if got, ok := Named(name); !ok || got != want*unit.MiB {
+			t.Errorf("%s has %v, %v; want %d MiB", name, got, ok, want)
+		}
 	}
 }

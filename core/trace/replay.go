@@ -67,7 +67,7 @@ func (t *Trace) Phases(d gpu.Device, c mem.Caching) []Phase {
 	var out []Phase
 	for _, name := range []string{Building, Training, Validation} {
 		if at, ok := fullest[name]; ok {
-			p := Phase{name, batches[name], t.estimate(name, t.began(names, name, at), at, kinds, d, c)}
+			p := Phase{name, batches[name], t.estimate(names, at, kinds, d, c)}
 			if name == Training && t.End.Steps < settled {
 				p.Estimate.Unknown = fmt.Sprintf("only %d optimizer step was traced, and its states come with the first",
 					t.End.Steps)
@@ -78,12 +78,13 @@ func (t *Trace) Phases(d gpu.Device, c mem.Caching) []Phase {
 	return out
 }
 
-// began is the first event of the run of a phase in which an event lies.
-func (t *Trace) began(names []string, name string, at int) int {
-	for at > 0 && names[at-1] == name {
-		at--
+// around are the first and the last event of the run of a phase in which an event lies.
+func around(names []string, at int) (first, last int) {
+	for first = at; first > 0 && names[first-1] == names[at]; first-- {
 	}
-	return at
+	for last = at; last+1 < len(names) && names[last+1] == names[at]; last++ {
+	}
+	return first, last
 }
 
 // kinds are the kinds of storages, as far as they were told.
@@ -143,8 +144,9 @@ func (t *Trace) named() []string {
 }
 
 // estimate prices the moment at which a phase holds most.
-func (t *Trace) estimate(name string, first, at int, kinds map[int32]string, d gpu.Device,
+func (t *Trace) estimate(names []string, at int, kinds map[int32]string, d gpu.Device,
 	c mem.Caching) (e mem.Estimate) {
+	name := names[at]
 	held := map[int32]int{} // what is live then, and where it was allocated
 	backward, batch := -1, -1
 	for i, ev := range t.Events[:at+1] {
@@ -190,7 +192,8 @@ func (t *Trace) estimate(name string, first, at int, kinds map[int32]string, d g
 		guess := t.End.Compiled && (k == mem.Saved || k == mem.Transients)
 		e.Add(mem.Item{Kind: k, What: string(k), Bytes: sums[k], From: from, Guess: guess})
 	}
-	need, reserved := t.replay(first, at, live, c)
+	first, last := around(names, at)
+	need, reserved := t.replay(first, last, live, c)
 	e.Reserved = reserved
 	e.Add(mem.Item{Kind: mem.Slack, What: string(mem.Slack), Bytes: max(0, need-live), Guess: c.Other != "",
 		From: "the caching allocator replayed on what was traced"},
@@ -202,35 +205,48 @@ func (t *Trace) estimate(name string, first, at int, kinds map[int32]string, d g
 var modelStates = map[string]mem.Kind{"parameter": mem.Parameters, "gradient": mem.Gradients, "state": mem.Optimizer,
 	"buffer": mem.Buffers}
 
-// replay is what the caching allocator reserves for a phase whose first event and fullest moment these are: what it
-// needs where the driver has just what lives, so that it gives back what is merely cached, and what it comes to hold
-// where there is room for all.
-func (t *Trace) replay(first, at int, live unit.Bytes, c mem.Caching) (need, reserved unit.Bytes) {
-	free, tight := mem.Allocator{Caching: c}, mem.Allocator{Caching: c}
-	loose, bound := map[int32]int32{}, map[int32]int32{}
-	for i, e := range t.Events[:at+1] {
-		if i == first {
-			tight.GiveBack()
-			tight.Limit = live
+// replay is what the caching allocator reserves for a phase of which so much lives at its fullest, from its first event
+// to its last: the smallest room found in which it runs, where it gives back what is merely cached before it asks for
+// more, and what it comes to hold where there is room for all.
+func (t *Trace) replay(first, last int, live unit.Bytes, c mem.Caching) (need, reserved unit.Bytes) {
+	reserved = t.held(first, last, 0, c)
+	for range rooms {
+		if need = t.held(first, last, live, c); need <= live {
+			break
+		}
+		live = need // what it lacked there leaves other gaps in a room that has it
+	}
+	return min(need, reserved), reserved
+}
+
+// rooms are tried at the most. Two or three are enough as a rule.
+const rooms = 10
+
+// held is the most that the allocator holds between two events, with a limit from the first of them on; 0: none.
+func (t *Trace) held(first, last int, limit unit.Bytes, c mem.Caching) (most unit.Bytes) {
+	a := mem.Allocator{Caching: c}
+	blocks := map[int32]int32{}
+	for i, e := range t.Events[:last+1] {
+		if i == first && limit > 0 {
+			a.GiveBack()
+			a.Limit = limit
 		}
 		switch e.What {
 		case Allocated:
 			if e.Bytes > 0 {
-				loose[e.ID], bound[e.ID] = free.Ask(e.Bytes), tight.Ask(e.Bytes)
+				blocks[e.ID] = a.Ask(e.Bytes)
 			}
 		case Freed:
-			if b, ok := loose[e.ID]; ok {
-				free.Free(b)
-				tight.Free(bound[e.ID])
-				delete(loose, e.ID)
-				delete(bound, e.ID)
+			if b, ok := blocks[e.ID]; ok {
+				a.Free(b)
+				delete(blocks, e.ID)
 			}
 		}
 		if i >= first {
-			need, reserved = max(need, tight.Held()), max(reserved, free.Held())
+			most = max(most, a.Held())
 		}
 	}
-	return min(need, reserved), reserved
+	return most
 }
 
 // A Step is what one optimizer step was made of.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -103,6 +104,72 @@ func TestPhases(t *testing.T) {
 	}
 	if e.Reserved < 80*mib {
 		t.Errorf("the allocator holds %v in validation, where room is", e.Reserved)
+	}
+}
+
+// What a training needs is a room in which it runs to its end: in one that just holds its tensors the allocator gives
+// back other segments, and so has other gaps.
+func TestNeedIsARoom(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		tr := read(t, uneven(r))
+		need, reserved := tr.replay(0, len(tr.Events)-1, most(tr), mem.Caching{})
+		if held := tr.held(0, len(tr.Events)-1, need, mem.Caching{}); held > need {
+			t.Errorf("in a room of %v the allocator holds %v", need, held)
+		}
+		if reserved < need {
+			t.Errorf("it needs %v, and has %v reserved where there is room for all", need, reserved)
+		}
+		phase := tr.Phases(rtx3090, mem.Caching{})[0].Estimate
+		if got := phase.Of(mem.Slack) + most(tr); got != max(need, most(tr)) {
+			t.Errorf("the estimate has room for %v, and the training runs in %v", got, need)
+		}
+	}
+}
+
+// uneven is a training whose requests are of uneven sizes and ends.
+func uneven(r *rand.Rand) string {
+	var b strings.Builder
+	id, live := 0, []int{}
+	for range 4 {
+		b.WriteString("M batch\nM forward 1 1 8\n")
+		for range 60 {
+			id++
+			fmt.Fprintf(&b, "A %d %d\n", id, mib*(1+r.IntN(60)))
+			live = append(live, id)
+			if i := r.IntN(len(live)); len(live) > 10 {
+				fmt.Fprintf(&b, "F %d\n", live[i])
+				live = slices.Delete(live, i, i+1)
+			}
+		}
+		b.WriteString("M backward\nM step\n")
+	}
+	b.WriteString(`E {"why": "enough was seen", "torch": "2.15.0", "steps": 4}` + "\n")
+	return b.String()
+}
+
+// most is the most that lives at once, rounded.
+func most(t *Trace) (most unit.Bytes) {
+	sizes, live := map[int32]unit.Bytes{}, unit.Bytes(0)
+	for _, e := range t.Events {
+		switch e.What {
+		case Allocated:
+			sizes[e.ID] = rounded(e.Bytes)
+			live += sizes[e.ID]
+		case Freed:
+			live -= sizes[e.ID]
+		}
+		most = max(most, live)
+	}
+	return most
+}
+
+// A script that begins anew has held nothing before.
+func TestReadAnew(t *testing.T) {
+	once := recorded(8, 1)
+	got, want := read(t, strings.Replace(once, "E {", "Z\n"+once+"E {", 1)), read(t, once)
+	if !slices.Equal(got.Events, want.Events) {
+		t.Errorf("%d events, and not %d", len(got.Events), len(want.Events))
 	}
 }
 

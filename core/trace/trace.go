@@ -168,8 +168,7 @@ func (t Tracer) Run(ctx context.Context, p *command.Prog, files map[string][]byt
 		return nil, err
 	}
 	c := cell{
-		// -O: values on the card are not there, so what a script asserts of them may not hold
-		Argv: []string{t.Interpreter, "-B", "-O", "-W", "ignore", shelf + "/trace.py"}, Env: t.environ(), Dir: p.Dir,
+		Argv: []string{t.Interpreter, "-B", "-W", "ignore", shelf + "/trace.py"}, Env: t.environ(), Dir: p.Dir,
 		Disk: int64(disk), Data: uint64(t.Memory), Seconds: uint64(t.Deadline / time.Second), Input: input,
 		Files: map[string][]byte{"trace.py": tracer, "nocard.so": libraries[runtime.GOARCH]},
 	}
@@ -356,6 +355,9 @@ func (t *Trace) line(text string) error {
 			return err
 		}
 		t.Read = append(t.Read, path)
+		return nil
+	case "Z":
+		t.Events = t.Events[:0]
 		return nil
 	case "E":
 		return json.Unmarshal([]byte(rest), &t.End)

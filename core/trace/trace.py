@@ -12,6 +12,7 @@ request from standard input (JSON: see Request in trace.go) and writes events to
     M step          an optimizer has stepped
     M norm          a batch normalisation in training mode is called, told once
     R PATH          the script reads a file, or lists a folder (a JSON text, told once): an answer depends on it
+    Z               the script begins anew: nothing of the lines before counts
     E JSON          the end: why, and the versions
 
 A tensor that is made on the card, or moved there, is fake: it has a shape, a type and a storage's size, and no values.
@@ -20,6 +21,7 @@ What a program computes on the CPU stays real. A value that a program asks of a 
 import ctypes
 import functools
 import gc
+import importlib.machinery
 import json
 import os
 import runpy
@@ -137,7 +139,7 @@ class Trace:
 
     def tensor(self, t):
         """Notes the storage of a tensor, the first time that it is seen."""
-        if t.device.type != "cuda":
+        if (getattr(t, "fake_device", None) or t.device).type != "cuda":  # the latter would dispatch
             return None
         try:
             s = t.untyped_storage()
@@ -183,23 +185,23 @@ def counting(torch):
     from torch.utils._python_dispatch import TorchDispatchMode
 
     FakeTensorMode.avoid_device_init = property(lambda mode: True)
-    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    fake, device_of = FakeTensorMode(allow_non_fake_inputs=True), torch.ops.prim.device.default
     largest = largest_shapes(torch)
 
     class Counting(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
-            leaves = pytree.tree_leaves((args, kwargs))
-            fakes = any(isinstance(x, FakeTensor) for x in leaves)
+            if func is device_of and isinstance(args[0], FakeTensor):  # every t.device: a third of all calls
+                return args[0].fake_device
+            fakes = any(issubclass(t, FakeTensor) for t in types)  # those of tensors in lists are among them
             if torch.is_inference_mode_enabled() and not fakes:  # there, to() is not yet in its parts
                 with self:
                     out = func.decompose(*args, **kwargs)
                 if out is not NotImplemented:
                     return out
-            if fakes or any(isinstance(x, torch.device) and x.type == "cuda" for x in leaves):
+            if fakes or any(isinstance(x, torch.device) and x.type == "cuda" for x in (*args, *kwargs.values())):
                 try:
-                    with fake:
-                        out = func(*args, **kwargs)
+                    out = fake.__torch_dispatch__(func, types, args, kwargs)
                 except (DataDependentOutputException, DynamicOutputShapeException):
                     if func not in largest:
                         raise
@@ -379,6 +381,7 @@ def answer_for_values(torch, FakeTensor):
     T.__format__ = lambda t, spec: format(t.item(), spec) if t.dim() == 0 else object.__format__(t, spec)
     T.__array__ = lambda t, dtype=None, **k: t.numpy() if dtype is None else t.numpy().astype(dtype)
     import torch.amp.grad_scaler as scaler
+    torch.distributions.Distribution.set_default_validate_args(False)  # as under -O
     scaler.GradScaler._maybe_opt_step = lambda self, optimizer, state, *a, **k: optimizer.step(*a, **k)
 
 
@@ -477,8 +480,10 @@ def follow_modules(torch, FakeTensor):
         setattr(DDP, name, lambda self, *a, **k: None)
 
 
-def follow_training(torch):
-    """Tells of backward passes and of optimizers' steps."""
+def follow_training(torch, FakeTensor):
+    """Tells of backward passes and of optimizers' steps, which work on lists of tensors as they do on a card."""
+    for name in ("torch.optim.optimizer", "torch.utils._foreach_utils"):
+        getattr(importlib.import_module(name), "_foreach_supported_types", []).append(FakeTensor)
     backward, grad = torch.autograd.backward, torch.autograd.grad
 
     def told(of):
@@ -745,21 +750,55 @@ def one_rank(torch):
 def place(e):
     """Where in the script, not in a library, an error arose."""
     for frame in reversed(traceback.extract_tb(e.__traceback__)):
-        if "site-packages" not in frame.filename and "/lib/python" not in frame.filename and \
-                frame.filename != __file__ and not frame.filename.startswith("<"):
+        if not library(frame.filename) and frame.filename != __file__ and not frame.filename.startswith("<"):
             return "%s:%d" % (frame.filename, frame.lineno)
     return ""
 
 
+def library(path):
+    return "site-packages" in path or "/lib/python" in path
+
+
+def without_assertions():
+    """Compiles the project's own code as -O does: values are not there, so what it asserts of them may not hold.
+
+    Libraries keep theirs, as Python's own -O would compile all of them anew: they have no byte code for it, and that
+    takes longer than the trace. See again.
+    """
+    loader = importlib.machinery.SourceFileLoader
+    get_code = loader.get_code
+
+    def code(self, name):
+        path = self.get_filename(name)
+        if library(path):
+            return get_code(self, name)
+        return compile(self.get_data(path), path, "exec", dont_inherit=True, optimize=1)
+
+    loader.get_code = code
+    runpy.compile = functools.partial(compile, optimize=1)  # of the script itself
+
+
+def again():
+    """Runs the script anew under -O: an assertion of a library has met a value that is not there."""
+    emit("Z")
+    OUT.flush()
+    request = os.memfd_create("request")
+    os.write(request, json.dumps(REQUEST).encode())
+    os.lseek(request, 0, os.SEEK_SET)
+    os.dup2(request, 0)
+    os.execv(sys.executable, [sys.executable, "-B", "-O", "-W", "ignore", __file__])
+
+
 def run():
     kind, target = REQUEST["kind"], REQUEST["target"]
+    without_assertions()
     sys.argv = [target if kind != "code" else "-c"] + REQUEST["args"]
     if kind == "module":
         sys.path[0] = os.getcwd()
         runpy.run_module(target, run_name="__main__", alter_sys=True)
     elif kind == "code":
         sys.path[0] = ""
-        exec(compile(target, "<string>", "exec"), {"__name__": "__main__"})
+        exec(runpy.compile(target, "<string>", "exec"), {"__name__": "__main__"})
     else:
         sys.path[0] = os.path.dirname(os.path.realpath(target))
         runpy.run_path(target, run_name="__main__")
@@ -773,7 +812,7 @@ def main():
     answer_for_card(torch)
     answer_for_values(torch, FakeTensor)
     follow_modules(torch, FakeTensor)
-    follow_training(torch)
+    follow_training(torch, FakeTensor)
     shorten_data(torch)
     keep_states(torch)
     choose_attention(torch)
@@ -796,6 +835,8 @@ def main():
         why, more = "the script exited with %s" % (e.code if e.code is not None else 0), {}
     except BaseException as e:
         del reserve
+        if isinstance(e, AssertionError) and not sys.flags.optimize:
+            again()
         traceback.print_exc()
         why, more = "%s: %s" % (type(e).__name__, str(e)[:400]), {"place": place(e)}
     finish(why, compiled=TRACE.compiled, assumed=sorted(TRACE.assumed), **more)

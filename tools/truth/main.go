@@ -84,6 +84,10 @@ func report(root string, w io.Writer, markdown bool) (data map[string]string, br
 	if err != nil {
 		return nil, nil, err
 	}
+	traces, err := readTraced(root)
+	if err != nil {
+		return nil, nil, err
+	}
 	rec, err := readRecord(root)
 	if err != nil {
 		return nil, nil, err
@@ -97,9 +101,11 @@ func report(root string, w io.Writer, markdown bool) (data map[string]string, br
 	priorsTable(&p, priors)
 	public.table(&p)
 	language.table(&p)
+	tracedTable(&p, traces)
 	published(&p)
 	factsTable(&p, studied)
-	return p.data, slices.Concat(c.broken(), public.broken(), language.broken(), factsBroken(studied)), nil
+	broken = slices.Concat(c.broken(), public.broken(), language.broken(), tracedBroken(traces), factsBroken(studied))
+	return p.data, broken, nil
 }
 
 const begin, end = "<!-- truth -->", "<!-- /truth -->"
