@@ -36,7 +36,7 @@ func (r *Regexp) get() *regexp.Regexp {
 func (r *Regexp) texts() {
 	r.parse.Do(func() {
 		if tree, err := syntax.Parse(r.source, syntax.Perl); err == nil {
-			if r.literal = literal(tree); r.literal == "" {
+			if r.literal = literal(tree, false); r.literal == "" {
 				r.oneOf = oneOf(tree)
 			}
 		}
@@ -71,7 +71,7 @@ const mostLiterals = 16
 
 // oneOf returns texts of which every match holds at least one, nil where that is not known.
 func oneOf(re *syntax.Regexp) []string {
-	if l := literal(re); len(l) > 2 {
+	if l := literal(re, false); len(l) > 2 {
 		return []string{l}
 	}
 	switch re.Op {
@@ -100,22 +100,36 @@ func oneOf(re *syntax.Regexp) []string {
 	return nil
 }
 
-// literal is the longest text that stands in everything a pattern matches, "" for none.
-func literal(re *syntax.Regexp) (longest string) {
+// Literal is the longest text of ASCII, in lower case, that stands in everything a pattern matches, in whatever case; ""
+// for none.
+func Literal(pattern string) string {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return ""
+	}
+	return literal(re.Simplify(), true)
+}
+
+// literal is the longest text that stands in everything a pattern matches, "" for none. Folded, it is as for Literal.
+func literal(re *syntax.Regexp, folded bool) (longest string) {
 	switch re.Op {
 	case syntax.OpLiteral:
-		if re.Flags&syntax.FoldCase == 0 {
+		switch {
+		case folded && slices.Max(re.Rune) > 0x7e:
+		case folded:
+			return strings.ToLower(string(re.Rune))
+		case re.Flags&syntax.FoldCase == 0:
 			return string(re.Rune)
 		}
 	case syntax.OpCapture, syntax.OpPlus:
-		return literal(re.Sub[0])
+		return literal(re.Sub[0], folded)
 	case syntax.OpRepeat:
 		if re.Min > 0 {
-			return literal(re.Sub[0])
+			return literal(re.Sub[0], folded)
 		}
 	case syntax.OpConcat:
 		for _, sub := range re.Sub {
-			if s := literal(sub); len(s) > len(longest) {
+			if s := literal(sub, folded); len(s) > len(longest) {
 				longest = s
 			}
 		}

@@ -3,22 +3,24 @@ package oom
 import (
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/oom/printed"
 )
 
 // A counted is a progress, its row, and the number of bytes up to the end of that row.
 type counted struct {
-	progress
+	printed.Progress
 	row, bytes int
 }
 
 // countProgress reads the progress in the rows, once for all findings.
-func countProgress(rs []row, words *words) []counted {
+func countProgress(rs []printed.Row, words *printed.Words) []counted {
 	var out []counted
 	bytes := 0
 	for i, r := range rs {
-		bytes += len(r.text) + 1
-		if mayCount(words.scan([]byte(r.body))) {
-			if p, ok := progressOf(r.body); ok {
+		bytes += len(r.Text) + 1
+		if printed.MayCount(words.Scan([]byte(r.Body))) {
+			if p, ok := printed.ProgressOf(r.Body); ok {
 				out = append(out, counted{p, i, bytes})
 			}
 		}
@@ -30,11 +32,11 @@ func countProgress(rs []row, words *words) []counted {
 type counters map[bool]int64
 
 // rises reports whether a counter is higher than ever, and keeps it.
-func (c counters) rises(p progress) bool {
-	if p.n <= c[p.bar] {
+func (c counters) rises(p printed.Progress) bool {
+	if p.N <= c[p.Bar] {
 		return false
 	}
-	c[p.bar] = p.n
+	c[p.Bar] = p.N
 	return true
 }
 
@@ -63,7 +65,7 @@ func (f *finding) caught() bool {
 	if !f.traced || !f.ofMemory() {
 		return false
 	}
-	if f.rows[f.at].mild {
+	if f.rows[f.at].Mild {
 		return true
 	}
 	i := f.traceback()
@@ -71,8 +73,8 @@ func (f *finding) caught() bool {
 		return false
 	}
 	above := f.rows[i-1]
-	text := above.text // with its level, which a body lacks
-	return above.rank == f.rows[f.at].rank && len(text) < 300 && !lastWords.MatchString(text) &&
+	text := above.Text // with its level, which a body lacks
+	return above.Rank == f.rows[f.at].Rank && len(text) < 300 && !lastWords.MatchString(text) &&
 		(catches.MatchString(text) || recovered.MatchString(text))
 }
 
@@ -82,17 +84,17 @@ func (f *finding) resumed(counts []counted) bool {
 		return false
 	}
 	for _, r := range f.rows[f.at+1:] {
-		if r.rank == f.rows[f.at].rank && trainedUp(r.body) {
+		if r.Rank == f.rows[f.at].Rank && trainedUp(r.Body) {
 			return true
 		}
 	}
-	known, highest, moved := f.rows[f.at].mild, counters{}, 0
+	known, highest, moved := f.rows[f.at].Mild, counters{}, 0
 	for _, c := range counts {
 		switch {
 		case c.row < f.at:
 			known = true
-			highest.rises(c.progress)
-		case c.row > f.at && known && highest.rises(c.progress):
+			highest.rises(c.Progress)
+		case c.row > f.at && known && highest.rises(c.Progress):
 			moved++
 		}
 	}
@@ -102,13 +104,13 @@ func (f *finding) resumed(counts []counted) bool {
 // closed reports whether a program logged a failure in one line and then, with a stamp of the same kind, that it is
 // done.
 func (f *finding) closed() bool {
-	head := stampedLine.FindString(f.rows[f.at].text)
-	if f.traced || head == "" || lastWords.MatchString(f.rows[f.at].body) {
+	head := stampedLine.FindString(f.rows[f.at].Text)
+	if f.traced || head == "" || lastWords.MatchString(f.rows[f.at].Body) {
 		return false
 	}
-	for _, r := range near(f.rows, f.at, 0, closedRows)[1:] {
-		if m := stampedLine.FindString(r.text); len(m) == len(head) && r.rank == f.rows[f.at].rank &&
-			allDone.MatchString(r.text[len(m):]) {
+	for _, r := range printed.Near(f.rows, f.at, 0, closedRows)[1:] {
+		if m := stampedLine.FindString(r.Text); len(m) == len(head) && r.Rank == f.rows[f.at].Rank &&
+			allDone.MatchString(r.Text[len(m):]) {
 			return true
 		}
 	}
@@ -127,13 +129,13 @@ var (
 func (f *finding) reduced(all []finding) bool {
 	from := f.tracebackHead()
 	return slices.ContainsFunc(all, func(g finding) bool {
-		return g.rule.nature == survived && g.at < from && g.at >= from-2 && recovered.MatchString(g.rows[g.at].body)
+		return g.rule.nature == survived && g.at < from && g.at >= from-2 && recovered.MatchString(g.rows[g.at].Body)
 	})
 }
 
 // goesOn reports whether a logged message itself ends in what the program does next (fairseq's trainer.py: "…; skipping batch").
 func (f *finding) goesOn() bool {
-	body := f.rows[f.at].body
+	body := f.rows[f.at].Body
 	return !f.traced && f.ofMemory() && logged.MatchString(body) && !lastWords.MatchString(body) &&
 		goesOn.MatchString(body)
 }
@@ -151,16 +153,16 @@ var (
 // shutDown marks a worker's kill that ended nothing: one that came while the program ended its workers, or after it had
 // printed that its training is over and no other failure.
 func (f *finding) shutDown() {
-	if f.rule.kind != HostOOM || !f.fatal || !ofWorkers.MatchString(f.rows[f.at].body) {
+	if f.rule.kind != HostOOM || !f.fatal || !ofWorkers.MatchString(f.rows[f.at].Body) {
 		return
 	}
 	over := false
 	for i := f.at - 1; i >= max(0, f.at-maxTrace) && !over; i-- {
 		r := f.rows[i]
-		if _, counts := progressOf(r.body); counts && i < f.at-headLines {
+		if _, counts := printed.ProgressOf(r.Body); counts && i < f.at-headLines {
 			break
 		}
-		over = trainedUp(r.body)
+		over = trainedUp(r.Body)
 	}
 	if over && f.traced {
 		calls, _ := f.calls()
@@ -203,11 +205,11 @@ func (f *finding) survivedAfter(later []finding, counts []counted) bool {
 		return false // another process printed it than the one that died
 	}
 	for i := max(f.at-2, 0); i < min(f.at+9, len(f.rows)); i++ {
-		if i > f.at && pasted.MatchString(f.rows[i].body) {
+		if i > f.at && pasted.MatchString(f.rows[i].Body) {
 			break
 		}
-		if i != f.at && f.rows[i].rank == f.rows[f.at].rank && recovers(f.rows[i].body) ||
-			i > f.at && serverLines.MatchString(clip(f.rows[i].body)) {
+		if i != f.at && f.rows[i].Rank == f.rows[f.at].Rank && recovers(f.rows[i].Body) ||
+			i > f.at && serverLines.MatchString(printed.Clip(f.rows[i].Body)) {
 			return true
 		}
 	}
@@ -229,31 +231,31 @@ func (f *finding) progressed(counts []counted) bool {
 	highest := map[bool]int64{}
 	for _, c := range counts {
 		if c.row < f.at {
-			highest[c.bar] = max(highest[c.bar], c.n)
+			highest[c.Bar] = max(highest[c.Bar], c.N)
 		}
 	}
 	moved, rising := 0, 0
 	last := map[bool]int64{}
-	look := func(p progress, bytes int) {
-		if f.traced && !p.live && bytes < stdoutBlock {
+	look := func(p printed.Progress, bytes int) {
+		if f.traced && !p.Live && bytes < stdoutBlock {
 			return // it may have waited in the buffer
 		}
-		h, known := highest[p.bar]
-		if known && p.n > max(h, last[p.bar]) || !known && !f.traced && p.n > last[p.bar] {
+		h, known := highest[p.Bar]
+		if known && p.N > max(h, last[p.Bar]) || !known && !f.traced && p.N > last[p.Bar] {
 			moved++
 		}
-		if p.n > last[p.bar] && bytes >= stdoutBlock {
+		if p.N > last[p.Bar] && bytes >= stdoutBlock {
 			rising++
 		}
-		last[p.bar] = max(last[p.bar], p.n)
+		last[p.Bar] = max(last[p.Bar], p.N)
 	}
 	here := 0
 	for _, r := range f.rows[:f.at+1] {
-		here += len(r.text) + 1
+		here += len(r.Text) + 1
 	}
 	for _, c := range counts {
 		if c.row > f.at {
-			look(c.progress, c.bytes-here)
+			look(c.Progress, c.bytes-here)
 		}
 	}
 	for _, p := range f.x.after {
@@ -267,12 +269,12 @@ func (f *finding) progressed(counts []counted) bool {
 func (f *finding) diedLater(later []finding, counts []counted) bool {
 	for i := range later {
 		g := &later[i]
-		if g.at <= f.at || g.rule.name != "exception" || !g.fatal || !g.traced || g.rows[g.at].rank != f.rows[f.at].rank {
+		if g.at <= f.at || g.rule.name != "exception" || !g.fatal || !g.traced || g.rows[g.at].Rank != f.rows[f.at].Rank {
 			continue
 		}
 		rises, last := 0, counters{}
 		for _, c := range counts {
-			if c.row > f.at && c.row < g.at && last.rises(c.progress) {
+			if c.row > f.at && c.row < g.at && last.rises(c.Progress) {
 				rises++
 			}
 		}
@@ -314,18 +316,18 @@ func (f *finding) loggedOn() bool {
 		return false
 	}
 	above := f.rows[begin-1]
-	head := loggedAt.FindString(above.text)
-	if head == "" || lastWords.MatchString(above.text) {
+	head := loggedAt.FindString(above.Text)
+	if head == "" || lastWords.MatchString(above.Text) {
 		return false
 	}
 	figures := 0
 	for _, r := range f.rows[f.at+1:] {
-		stamp := loggedAt.FindString(r.text)
+		stamp := loggedAt.FindString(r.Text)
 		switch {
 		case stamp == "" || stampShape(stamp) != stampShape(head):
-		case lastWords.MatchString(r.text):
+		case lastWords.MatchString(r.Text):
 			return false
-		case stamp != head && measured.MatchString(clip(r.text)):
+		case stamp != head && printed.Measured.MatchString(printed.Clip(r.Text)):
 			figures++
 		}
 	}
@@ -352,8 +354,8 @@ func (f *finding) parentConcluded() bool {
 	if len(calls) < 2 || calls[0].path != "<string>" || calls[1].name != "spawn_main" {
 		return false
 	}
-	return slices.ContainsFunc(f.rows[f.at+1:], func(r row) bool {
-		return len(r.body) < 300 && concluded.MatchString(r.body) && !unfinished.MatchString(r.body)
+	return slices.ContainsFunc(f.rows[f.at+1:], func(r printed.Row) bool {
+		return len(r.Body) < 300 && concluded.MatchString(r.Body) && !unfinished.MatchString(r.Body)
 	})
 }
 
@@ -362,5 +364,5 @@ func (d *Detector) returns() bool {
 	if len(d.streams) != 1 {
 		return false
 	}
-	return returned.MatchString(clip(d.streams[0].lastLine()))
+	return returned.MatchString(printed.Clip(d.streams[0].lastLine()))
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/launch-ml/launch/core/job"
 )
 
@@ -47,7 +49,7 @@ func TestLargePatternOnALongLine(t *testing.T) {
 	}
 	began := time.Now()
 	for range 200 {
-		io.WriteString(d, strings.Repeat("y", maxLine-10)+"7\n")
+		io.WriteString(d, strings.Repeat("y", printed.MaxLine-10)+"7\n")
 	}
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("reading took %v", took)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -370,7 +372,7 @@ func TestRetries(t *testing.T) {
 
 // A card refuses a little less than it reports as free.
 func TestLittleMoreWasFree(t *testing.T) {
-	n := Numbers{Requested: new(unit.Bytes(5 * unit.GiB)), Capacity: new(24 * unit.GiB),
+	n := printed.Numbers{Requested: new(unit.Bytes(5 * unit.GiB)), Capacity: new(24 * unit.GiB),
 		Free: new(unit.Bytes(5*unit.GiB + 100*unit.MiB)), Allocated: new(18 * unit.GiB), Reserved: new(18 * unit.GiB)}
 	if kind, _ := gpuKind(&n); kind != GPUCapacity {
 		t.Errorf("a little more than it asked for was free: %s", kind)

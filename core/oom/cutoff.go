@@ -1,6 +1,10 @@
 package oom
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/launch-ml/launch/core/oom/printed"
+)
 
 var (
 	// inTrace are lines that a traceback has below its frames: source, carets, "[Previous line repeated …]", IPython's
@@ -13,22 +17,22 @@ var (
 )
 
 // cutOff returns the finding of a traceback in which the rows end.
-func cutOff(rs []row) (finding, bool) {
+func cutOff(rs []printed.Row) (finding, bool) {
 	last := len(rs) - 1
-	for last >= 0 && (strings.TrimSpace(rs[last].body) == "" || trailer.MatchString(strings.TrimSpace(rs[last].body))) {
+	for last >= 0 && (strings.TrimSpace(rs[last].Body) == "" || trailer.MatchString(strings.TrimSpace(rs[last].Body))) {
 		last--
 	}
-	if last < 0 || rs[last].more {
+	if last < 0 || rs[last].More {
 		return finding{}, false
 	}
-	if rs[last].boxed {
+	if rs[last].Boxed {
 		return cutBox(rs, last)
 	}
-	rank := rs[last].rank
+	rank := rs[last].Rank
 	for i := last; i > max(-1, last-maxTrace); i-- {
-		body := strings.TrimRight(rs[i].body, " ")
+		body := strings.TrimRight(rs[i].Body, " ")
 		switch m := beganTrace.FindStringSubmatch(strings.TrimSpace(body)); {
-		case rs[i].rank != rank && rs[i].rank != "":
+		case rs[i].Rank != rank && rs[i].Rank != "":
 			continue
 		case m != nil && (i < last || len(rs) > 1):
 			return cutTrace(rs, i, last, m[1])
@@ -40,12 +44,12 @@ func cutOff(rs []row) (finding, bool) {
 }
 
 // cutBox is the same of a traceback in rich's box, of which the last line is missing.
-func cutBox(rs []row, last int) (finding, bool) {
-	for i := last; i >= max(0, last-maxTrace) && rs[i].boxed; i-- {
-		switch s := strings.TrimSpace(rs[i].text); {
+func cutBox(rs []printed.Row, last int) (finding, bool) {
+	for i := last; i >= max(0, last-maxTrace) && rs[i].Boxed; i-- {
+		switch s := strings.TrimSpace(rs[i].Text); {
 		case strings.Contains(s, "╰"):
 			return finding{}, false
-		case beganTrace.MatchString(rs[i].body):
+		case beganTrace.MatchString(rs[i].Body):
 			return cutTrace(rs, i, last, "")
 		}
 	}
@@ -54,9 +58,9 @@ func cutBox(rs []row, last int) (finding, bool) {
 
 // cutTrace is the finding of a traceback that begins at a row and has lost its end. name is of the exception, if it
 // is known.
-func cutTrace(rs []row, from, last int, name string) (finding, bool) {
+func cutTrace(rs []printed.Row, from, last int, name string) (finding, bool) {
 	f := finding{rule: cutOffRule, at: last, name: name, traced: true, fatal: true}
-	all := frames(rs, from, last+1, rs[last].rank)
+	all := frames(rs, from, last+1, rs[last].Rank)
 	if len(all) == 0 && name == "" {
 		return finding{}, false // nothing of it was printed
 	}
@@ -92,7 +96,7 @@ const refusedBefore = 80
 // afterRefusal returns a failure that does not name its cause as the out-of-memory that the allocator reported right
 // before it, and the allocator's finding; nil where there is none.
 func (f *finding) afterRefusal(tries []finding) (as, try *finding) {
-	body := f.rows[f.at].body
+	body := f.rows[f.at].Body
 	if f.ofMemory() || f.rule.name != cutOffRule.name && !mute.MatchString(body) {
 		return nil, nil
 	}
@@ -113,7 +117,7 @@ func (f *finding) lastTry(tries []finding, rows int) (try *finding) {
 		from = f.tracebackHead()
 	}
 	for i := range tries {
-		if t := &tries[i]; t.x == f.x && t.at < f.at && t.at >= from-rows && t.rows[t.at].rank == f.rows[f.at].rank {
+		if t := &tries[i]; t.x == f.x && t.at < f.at && t.at >= from-rows && t.rows[t.at].Rank == f.rows[f.at].Rank {
 			try = t
 		}
 	}
@@ -122,7 +126,7 @@ func (f *finding) lastTry(tries []finding, rows int) (try *finding) {
 	}
 	moved := 0
 	for _, r := range f.rows[try.at+1 : max(from, try.at+1)] {
-		if p, ok := progressOf(r.body); ok && p.n > 0 {
+		if p, ok := printed.ProgressOf(r.Body); ok && p.N > 0 {
 			moved++
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/launch-ml/launch/core/job"
 )
 
@@ -29,15 +31,15 @@ func NewDetector(signs job.Signs) (*Detector, error) {
 	}
 	list := map[string]uint64{}
 	for marks, words := range map[uint64][]string{
-		markMemory: slices.Concat(memoryWords, notAllocated, killedWords()), markFailure: failureWords, markFrame: frameWords,
-		markBar: barWords, markStat: statWords, markCount: countWords, markBar | markStat | markCount: foldedLetters,
+		printed.MarkMemory: slices.Concat(memoryWords, printed.NotAllocated, printed.KilledWords()), printed.MarkFailure: failureWords, printed.MarkFrame: frameWords,
+		printed.MarkBar: printed.BarWords, printed.MarkStat: printed.StatWords, printed.MarkCount: printed.CountWords, printed.MarkBar | printed.MarkStat | printed.MarkCount: printed.FoldedLetters,
 	} {
 		for _, w := range words {
-			list[lowered(w)] |= marks
+			list[printed.Lowered(w)] |= marks
 		}
 	}
 	r.addWords(list)
-	return &Detector{words: newWords(list), signs: r}, nil
+	return &Detector{words: printed.NewWords(list), signs: r}, nil
 }
 
 // Write reads terminal output. It is Stream(Terminal).Write.
@@ -57,7 +59,7 @@ func (d *Detector) stream(name string) *stream {
 		}
 	}
 	s := &stream{d: d, name: name}
-	s.cleaner.emit = s.segment
+	s.cleaner.Emit = s.segment
 	d.streams = append(d.streams, s)
 	return s
 }
@@ -66,7 +68,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
 	s.last = time.Now()
-	s.cleaner.write(p)
+	s.cleaner.Write(p)
 	return len(p), nil
 }
 
@@ -76,28 +78,28 @@ func (d *Detector) End() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range d.streams {
-		seg, ok := s.cleaner.pending()
+		seg, ok := s.cleaner.Pending()
 		if !ok {
 			continue
 		}
-		d.signs.match(seg.text, d.words.scan(seg.text), func(_ int, e Event, _ int) {
+		d.signs.match(seg.Text, d.words.Scan(seg.Text), func(_ int, e Event, _ int) {
 			if e.Kind == job.Progress && !s.state.another(e) {
-				s.take(e, seg.number, string(seg.text))
+				s.take(e, seg.Number, string(seg.Text))
 			}
 		})
 	}
 }
 
 // segment takes one clean line.
-func (s *stream) segment(seg segment) {
-	marks := s.d.words.scan(seg.text)
+func (s *stream) segment(seg printed.Segment) {
+	marks := s.d.words.Scan(seg.Text)
 	if s.d.signs.any && s.signLine(seg, marks) {
-		marks |= markMemory
+		marks |= printed.MarkMemory
 	}
-	keep := marks&(markMemory|markFailure) != 0
-	if marks&markMemory != 0 && s.d.OnRetry != nil && s.name != Log { // a log file repeats what was printed
-		if r, ok := readRetry(seg.text); ok {
-			s.d.OnRetry(r)
+	keep := marks&(printed.MarkMemory|printed.MarkFailure) != 0
+	if marks&printed.MarkMemory != 0 && s.d.OnRetry != nil && s.name != Log { // a log file repeats what was printed
+		if n, ok := printed.ReadRetry(seg.Text); ok {
+			s.d.OnRetry(Retry{*n.Requested, *n.Free, *n.Capacity})
 		}
 	}
 	switch {
@@ -108,19 +110,19 @@ func (s *stream) segment(seg segment) {
 	default:
 		s.watch(seg, marks)
 	}
-	s.tail.add(seg, keep)
-	s.renewal.read(seg, marks, len(s.excerpts) > 0)
+	s.tail.Add(seg, keep)
+	s.renewal.Read(seg, marks, len(s.excerpts) > 0)
 }
 
 // openExcerpt opens an excerpt with what came before.
-func (s *stream) openExcerpt(seg segment, marks uint64) {
+func (s *stream) openExcerpt(seg printed.Segment, marks uint64) {
 	if len(s.excerpts) >= firstKept+lastKept {
 		s.excerpts = slices.Delete(s.excerpts, firstKept, firstKept+1)
 	}
-	x := &excerpt{stream: s.name, lines: s.tail.lines(beforeLines), source: s.d.Source}
+	x := &excerpt{stream: s.name, lines: s.tail.Lines(beforeLines), source: s.d.Source}
 	x.first = len(x.lines)
 	for _, l := range x.lines {
-		x.bytes += len(l.text)
+		x.bytes += len(l.Text)
 	}
 	s.excerpts = append(s.excerpts, x)
 	s.open = true
@@ -128,14 +130,14 @@ func (s *stream) openExcerpt(seg segment, marks uint64) {
 }
 
 // extend adds a line to the open excerpt.
-func (s *stream) extend(seg segment, marks uint64) {
+func (s *stream) extend(seg printed.Segment, marks uint64) {
 	x := s.excerpts[len(s.excerpts)-1]
-	if marks&(markMemory|markFailure) != 0 {
+	if marks&(printed.MarkMemory|printed.MarkFailure) != 0 {
 		x.left = afterLines
-	} else if marks&markFrame != 0 {
+	} else if marks&printed.MarkFrame != 0 {
 		x.left = max(x.left, afterLines/2)
 	}
-	if marks&markMemory != 0 {
+	if marks&printed.MarkMemory != 0 {
 		x.memory = true
 		x.phase, x.announced = s.d.phaseFor(s), s.d.signs.announces
 	}
@@ -144,23 +146,23 @@ func (s *stream) extend(seg segment, marks uint64) {
 			x.signs = map[int]Event{}
 		}
 		x.signs[s.event.Line.Number] = *s.event
-		x.first = min(x.first, max(0, len(x.lines)-s.record.lines))
+		x.first = min(x.first, max(0, len(x.lines)-s.record.Lines))
 	}
-	if n := len(x.lines); n > 0 && s.tail.redraw && x.lines[n-1].number == seg.number {
-		x.bytes -= len(x.lines[n-1].text)
+	if n := len(x.lines); n > 0 && s.tail.Redraw && x.lines[n-1].Number == seg.Number {
+		x.bytes -= len(x.lines[n-1].Text)
 		x.lines = x.lines[:n-1] // drawn over
 		x.first = min(x.first, n-1)
 	}
-	x.lines = append(x.lines, held{seg.number, string(seg.text)})
-	x.bytes += len(seg.text)
-	if x.left--; x.left <= 0 || x.bytes > excerptBytes+tailBytes {
+	x.lines = append(x.lines, seg.Held())
+	x.bytes += len(seg.Text)
+	if x.left--; x.left <= 0 || x.bytes > excerptBytes+printed.TailBytes {
 		s.open = false
 	}
 }
 
 // watch looks for progress after an excerpt that may be about memory. Only its own stream counts: the buffered output of a
 // dying program is written late, and on another stream at any time.
-func (s *stream) watch(seg segment, marks uint64) {
+func (s *stream) watch(seg printed.Segment, marks uint64) {
 	if len(s.excerpts) == 0 {
 		return
 	}
@@ -168,10 +170,10 @@ func (s *stream) watch(seg segment, marks uint64) {
 	if !x.memory || len(x.after) >= progressKept {
 		return
 	}
-	if x.looks++; x.looks > mostLooks && x.looks%rareLook != 0 || !mayCount(marks) {
+	if x.looks++; x.looks > mostLooks && x.looks%rareLook != 0 || !printed.MayCount(marks) {
 		return
 	}
-	if p, ok := progressOf(string(seg.text)); ok && (len(x.after) == 0 || x.after[len(x.after)-1] != p) {
+	if p, ok := printed.ProgressOf(string(seg.Text)); ok && (len(x.after) == 0 || x.after[len(x.after)-1] != p) {
 		x.after = append(x.after, p)
 	}
 }
@@ -196,19 +198,19 @@ func (s *stream) snapshot() (out []excerpt) {
 	if s.open {
 		out[len(out)-1].ends = true
 	}
-	seg, ok := s.cleaner.pending()
+	seg, ok := s.cleaner.Pending()
 	if !ok {
 		return out
 	}
-	last := held{seg.number, string(seg.text)}
+	last := seg.Held()
 	if s.open {
 		x := &out[len(out)-1]
 		x.lines = append(slices.Clone(x.lines), last)
-	} else if marks := s.d.words.scan(seg.text); marks&(markMemory|markFailure) != 0 {
-		before := s.tail.lines(beforeLines)
+	} else if marks := s.d.words.Scan(seg.Text); marks&(printed.MarkMemory|printed.MarkFailure) != 0 {
+		before := s.tail.Lines(beforeLines)
 		out = append(out, excerpt{stream: s.name, first: len(before), lines: append(before, last),
 			phase: s.d.phaseFor(s), ends: true})
-	} else if p, ok := progressOf(last.text); ok && len(out) > 0 {
+	} else if p, ok := printed.ProgressOf(last.Text); ok && len(out) > 0 {
 		x := &out[len(out)-1]
 		x.after = append(slices.Clone(x.after), p)
 	}
@@ -221,7 +223,7 @@ func (d *Detector) Kept() (lines []string) {
 	defer d.mu.Unlock()
 	for _, x := range d.snapshot() {
 		for _, l := range x.lines {
-			lines = append(lines, clip(l.text))
+			lines = append(lines, printed.Clip(l.Text))
 		}
 	}
 	return lines

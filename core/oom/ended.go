@@ -34,11 +34,11 @@ func (d *Detector) lastTrace() string {
 		return "" // two outputs are read one after the other: which came last is not known
 	}
 	var lines []string
-	for _, l := range s.tail.lines(200) {
-		lines = append(lines, l.text)
+	for _, l := range s.tail.Lines(200) {
+		lines = append(lines, l.Text)
 	}
-	if seg, ok := s.cleaner.pending(); ok {
-		lines = append(lines, string(seg.text))
+	if seg, ok := s.cleaner.Pending(); ok {
+		lines = append(lines, string(seg.Text))
 	}
 	for len(lines) > 0 && strings.TrimSpace(lines[len(lines)-1]) == "" {
 		lines = lines[:len(lines)-1]

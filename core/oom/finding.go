@@ -1,13 +1,17 @@
 package oom
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/launch-ml/launch/core/oom/printed"
+)
 
 // A finding is one line that matches a rule or a sign of the plugin.
 type finding struct {
 	rule   rule
 	name   string // of the exception, where the line has one
 	x      *excerpt
-	rows   []row
+	rows   []printed.Row
 	at     int
 	stream string
 	order  int
@@ -18,7 +22,7 @@ type finding struct {
 	done   bool   // it was caught, and the program went on, unless the program is known to have failed
 	saved  bool   // the last state was saved by then: a step was made since
 	past   bool   // it belongs to an earlier program in the same text
-	Numbers
+	printed.Numbers
 }
 
 func (f *finding) ofMemory() bool { return f.rule.kind != NoMemory }
@@ -37,22 +41,22 @@ var beganTrace = rx(`(?:([A-Z]\w*(?:Error|Exception|Exhausted|Interrupt))\s*)?Tr
 
 // calls returns the frames of the traceback that ends in a finding, and those of what was raised because of it.
 func (f *finding) calls() (calls, after []frame) {
-	rank := f.rows[f.at].rank
+	rank := f.rows[f.at].Rank
 	from := max(0, f.at-maxTrace)
 	for i := f.at - 1; i >= from; i-- {
 		r := f.rows[i]
-		if rank != "" && r.rank != "" && r.rank != rank {
+		if rank != "" && r.Rank != "" && r.Rank != rank {
 			continue
 		}
-		if strings.Contains(r.body, ": Traceback (most recent call last)") && exceptionLine.MatchString(strings.TrimSpace(r.body)) {
+		if strings.Contains(r.Body, ": Traceback (most recent call last)") && exceptionLine.MatchString(strings.TrimSpace(r.Body)) {
 			continue // a message that begins with another language's traceback (MXNet's python/mxnet/base.py)
 		}
-		if strings.Contains(r.body, "Traceback (most recent call last)") ||
-			strings.Contains(r.body, "Traceback of TorchScript") {
+		if strings.Contains(r.Body, "Traceback (most recent call last)") ||
+			strings.Contains(r.Body, "Traceback of TorchScript") {
 			from = i
 			break
 		}
-		if i < f.at-1 && exceptionLine.MatchString(strings.TrimSpace(r.body)) {
+		if i < f.at-1 && exceptionLine.MatchString(strings.TrimSpace(r.Body)) {
 			if i >= f.at-headLines && len(frames(f.rows, i+1, f.at, rank)) == 0 {
 				continue // the head of the same message (Paddle's paddle/phi/core/enforce.h prints it over several lines)
 			}
@@ -63,12 +67,12 @@ func (f *finding) calls() (calls, after []frame) {
 	calls = frames(f.rows, from, f.at, rank)
 	until := min(len(f.rows), f.at+250)
 	for i := f.at + 1; i < until; i++ {
-		if r := f.rows[i]; r.rank == rank && exceptionLine.MatchString(strings.TrimSpace(r.body)) {
+		if r := f.rows[i]; r.Rank == rank && exceptionLine.MatchString(strings.TrimSpace(r.Body)) {
 			until = i
 		}
 	}
 	for _, c := range frames(f.rows, f.at+1, until, rank) {
-		if b := strings.TrimSpace(f.rows[c.row].body); strings.HasPrefix(b, "File ") {
+		if b := strings.TrimSpace(f.rows[c.row].Body); strings.HasPrefix(b, "File ") {
 			after = append(after, c)
 		}
 	}
@@ -78,7 +82,7 @@ func (f *finding) calls() (calls, after []frame) {
 // tracebackHead is the row of the nearest line by which a traceback begins, or as far up as one may be.
 func (f *finding) tracebackHead() int {
 	from := f.at
-	for from > 0 && f.at-from < maxTrace && !beganTrace.MatchString(strings.TrimSpace(f.rows[from].body)) {
+	for from > 0 && f.at-from < maxTrace && !beganTrace.MatchString(strings.TrimSpace(f.rows[from].Body)) {
 		from--
 	}
 	return from
@@ -87,7 +91,7 @@ func (f *finding) tracebackHead() int {
 // traceback returns the row at which the traceback begins that ends in this finding; -1 if there is none.
 func (f *finding) traceback() int {
 	for i := f.at - 1; i > max(0, f.at-maxTrace); i-- {
-		if r := f.rows[i]; r.rank == f.rows[f.at].rank && strings.HasPrefix(r.body, "Traceback (most recent call last)") {
+		if r := f.rows[i]; r.Rank == f.rows[f.at].Rank && strings.HasPrefix(r.Body, "Traceback (most recent call last)") {
 			return i
 		}
 	}
@@ -107,5 +111,5 @@ func (f *finding) sure() Confidence {
 
 func (f *finding) evidence() Evidence {
 	line := f.rows[f.at]
-	return Evidence{From: Output, Line: Line{f.stream, line.number, clip(strings.TrimSpace(line.text))}, For: f.rule.kind, Sure: f.sure()}
+	return Evidence{From: Output, Line: Line{f.stream, line.Number, printed.Clip(strings.TrimSpace(line.Text))}, For: f.rule.kind, Sure: f.sure()}
 }

@@ -4,21 +4,23 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/unit"
 )
 
 // findings reads an excerpt.
 func (d *Detector) findings(x *excerpt) []finding {
-	rs, first := rows(x.lines, x.first, d.words)
+	rs, first := printed.Rows(x.lines, x.first, d.words)
 	counted := countProgress(rs, d.words)
 	var out []finding
 	for _, i := range d.triggers(x, rs, first) {
 		f, ok := finding{}, false
-		if e, sign := x.signs[rs[i].number]; sign && !rs[i].more {
+		if e, sign := x.signs[rs[i].Number]; sign && !rs[i].More {
 			if f, ok = signFinding(e); ok {
-				f.at, f.name, f.traced = i, head1(rs[i].body), tracedAbove(rs, i)
-				f.Numbers = readNumbers(messageAt(rs, i))
+				f.at, f.name, f.traced = i, head1(rs[i].Body), tracedAbove(rs, i)
+				f.Numbers = printed.ReadNumbers(messageAt(rs, i))
 			}
 		}
 		if !ok {
@@ -51,23 +53,23 @@ const maxFindings = 96
 
 // triggers returns the rows that may matter. Of too many it keeps the first, which show the cause, and the last, which show
 // the end.
-func (d *Detector) triggers(x *excerpt, rs []row, first int) []int {
+func (d *Detector) triggers(x *excerpt, rs []printed.Row, first int) []int {
 	var memory, failure []int
 	below := false // in a traceback, below its first line
 	for i := first; i < len(rs); i++ {
-		_, sign := x.signs[rs[i].number]
-		sign = sign && !rs[i].more
+		_, sign := x.signs[rs[i].Number]
+		sign = sign && !rs[i].More
 		marks := uint64(0)
-		if !rs[i].source {
-			marks = d.words.scan([]byte(rs[i].body))
+		if !rs[i].Source {
+			marks = d.words.Scan([]byte(rs[i].Body))
 		}
 		switch {
-		case sign || marks&markMemory != 0:
+		case sign || marks&printed.MarkMemory != 0:
 			memory = append(memory, i)
-		case marks&markFailure != 0 || below && raisedLine.MatchString(rs[i].body):
+		case marks&printed.MarkFailure != 0 || below && raisedLine.MatchString(rs[i].Body):
 			failure = append(failure, i)
 		}
-		switch body := rs[i].body; {
+		switch body := rs[i].Body; {
 		case strings.HasPrefix(body, "Traceback (most recent call last)"):
 			below = true
 		case body == "" || body[0] != ' ' && body[0] != '\t':
@@ -83,11 +85,11 @@ func (d *Detector) triggers(x *excerpt, rs []row, first int) []int {
 const maxRead = 24 << 10
 
 // bothEnds returns the first half and the last of too many rows.
-func bothEnds(rs []row, at []int) []int {
+func bothEnds(rs []printed.Row, at []int) []int {
 	part := func(n, step int) int { // how many rows from an end are read
 		read, count := 0, 0
 		for i := n; count < len(at) && count < maxFindings/2 && read < maxRead/2; i += step {
-			read += len(rs[at[i]].body)
+			read += len(rs[at[i]].Body)
 			count++
 		}
 		return count
@@ -123,22 +125,22 @@ const statsRows = 400
 // tensorFlow takes what TensorFlow's allocator prints of itself around a failure: its limit, and what is in use. XLA
 // has a limit too, which its compiler prints where it could not stay below it: a request above that is more than the
 // card gives.
-func (f *finding) tensorFlow(n *Numbers) {
+func (f *finding) tensorFlow(n *printed.Numbers) {
 	if n.Capacity != nil || n.Allocated != nil {
 		return
 	}
-	for _, r := range near(f.rows, f.at, statsRows, statsRows) {
-		if n.Capacity == nil && strings.Contains(r.body, "reduce memory use") {
-			if v, ok := find(xlaLimit, r.body); ok && unit.Bytes(v) < unit.Value(n.Requested) {
-				n.Capacity = rounded(v)
+	for _, r := range printed.Near(f.rows, f.at, statsRows, statsRows) {
+		if n.Capacity == nil && strings.Contains(r.Body, "reduce memory use") {
+			if v, ok := printed.Find(printed.XlaLimit, r.Body); ok && unit.Bytes(v) < unit.Value(n.Requested) {
+				n.Capacity = printed.Rounded(v)
 			}
 		}
-		if !strings.Contains(r.body, "Limit:") && !strings.Contains(r.body, "InUse:") {
+		if !strings.Contains(r.Body, "Limit:") && !strings.Contains(r.Body, "InUse:") {
 			continue
 		}
-		if v, ok := find(tfLimit, r.body); ok && unit.Bytes(v) >= leastCard {
-			set(&n.Capacity, tfLimit, r.body)
+		if v, ok := printed.Find(printed.TfLimit, r.Body); ok && unit.Bytes(v) >= leastCard {
+			printed.Set(&n.Capacity, printed.TfLimit, r.Body)
 		}
-		set(&n.Allocated, tfInUse, r.body)
+		printed.Set(&n.Allocated, printed.TfInUse, r.Body)
 	}
 }

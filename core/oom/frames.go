@@ -5,6 +5,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/oom/printed"
 )
 
 // A frame is one call of a traceback. Its path has slashes, on Windows too.
@@ -32,25 +34,25 @@ var (
 
 // frames returns the frames within rows[from:to), outermost first. It believes only a frame that is whole on its line: it does
 // not guess at one that a wrap has cut, except for rich's own wrapping, which is known.
-func frames(rows []row, from, to int, rank string) []frame {
+func frames(rows []printed.Row, from, to int, rank string) []frame {
 	t := frameReader{old: -1}
 	for i := max(0, from); i < to; i++ {
 		r := rows[i]
-		if rank != "" && r.rank != "" && r.rank != rank {
+		if rank != "" && r.Rank != "" && r.Rank != rank {
 			continue
 		}
-		if !r.boxed && !strings.Contains(r.body, "File ") && !strings.Contains(r.body, ".py") &&
-			!strings.Contains(r.body, "Cell In") && !strings.Contains(r.body, "<ipython-input") &&
-			!strings.Contains(r.body, "Input In [") && !strings.Contains(r.body, "-> ") &&
-			!strings.Contains(r.body, ", in ") {
+		if !r.Boxed && !strings.Contains(r.Body, "File ") && !strings.Contains(r.Body, ".py") &&
+			!strings.Contains(r.Body, "Cell In") && !strings.Contains(r.Body, "<ipython-input") &&
+			!strings.Contains(r.Body, "Input In [") && !strings.Contains(r.Body, "-> ") &&
+			!strings.Contains(r.Body, ", in ") {
 			continue
 		}
 		switch {
-		case t.python(r.body, i):
-		case r.boxed:
-			t.rich(strings.TrimSpace(r.body), i)
+		case t.python(r.Body, i):
+		case r.Boxed:
+			t.rich(strings.TrimSpace(r.Body), i)
 		default:
-			t.ipython(r.body, i)
+			t.ipython(r.Body, i)
 		}
 	}
 	return t.frames

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -38,7 +40,7 @@ func seeds(f *testing.F) {
 func FuzzNumbers(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, text string) {
-		n := readNumbers(squeeze([]row{{body: text}}))
+		n := printed.ReadNumbers(printed.Squeeze([]printed.Row{{Body: text}}))
 		if unit.Value(n.Requested) < 0 || unit.Value(n.Capacity) < 0 || unit.Value(n.Allocated) < 0 || unit.Value(n.Reserved) < 0 || unit.Value(n.Free) < 0 ||
 			unit.Value(n.ProcessInUse) < 0 || unit.Value(n.Allowed) < 0 || n.OtherHeld() < 0 {
 			t.Errorf("a size below zero in %q: %+v", text, n)
@@ -52,20 +54,20 @@ func FuzzFrames(f *testing.F) {
 	seeds(f)
 	d := newDetector(f, trainer)
 	f.Fuzz(func(t *testing.T, text string) {
-		var lines []held
+		var lines []printed.Held
 		for i, l := range strings.Split(text, "\n") {
-			lines = append(lines, held{i + 1, l})
+			lines = append(lines, printed.Held{Number: i + 1, Text: l})
 		}
-		rs, first := rows(lines, len(lines)/2, d.words)
-		if len(rs) < len(lines) || first > len(rs) || rs[first].number != lines[len(lines)/2].number || rs[first].more {
+		rs, first := printed.Rows(lines, len(lines)/2, d.words)
+		if len(rs) < len(lines) || first > len(rs) || rs[first].Number != lines[len(lines)/2].Number || rs[first].More {
 			t.Fatalf("%d rows of %d lines, from %d", len(rs), len(lines), first)
 		}
 		for _, r := range rs {
-			if len(r.body) > maxRow {
-				t.Errorf("a row of %d bytes", len(r.body))
+			if len(r.Body) > printed.MaxRow {
+				t.Errorf("a row of %d bytes", len(r.Body))
 			}
-			if utf8.ValidString(text) && !utf8.ValidString(r.body) {
-				t.Errorf("a cut within a letter: %q", r.body)
+			if utf8.ValidString(text) && !utf8.ValidString(r.Body) {
+				t.Errorf("a cut within a letter: %q", r.Body)
 			}
 		}
 		fs := frames(rs, 0, len(rs), "")
@@ -89,12 +91,12 @@ func FuzzCleaner(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte, step uint16) {
 		lines := func(step int) (out []string) {
-			c := cleaner{emit: func(s segment) { out = append(out, string(s.text)) }}
+			c := printed.Cleaner{Emit: func(s printed.Segment) { out = append(out, string(s.Text)) }}
 			for at := 0; at < len(text); at += step {
-				c.write(text[at:min(len(text), at+step)])
+				c.Write(text[at:min(len(text), at+step)])
 			}
-			if s, ok := c.pending(); ok {
-				out = append(out, string(s.text))
+			if s, ok := c.Pending(); ok {
+				out = append(out, string(s.Text))
 			}
 			return out
 		}
@@ -103,7 +105,7 @@ func FuzzCleaner(f *testing.F) {
 			t.Errorf("split in steps of %d (-whole +split):\n%s", step%512+1, diff)
 		}
 		for _, l := range want {
-			if i := strings.IndexFunc(l, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }); i >= 0 || len(l) > maxLine {
+			if i := strings.IndexFunc(l, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }); i >= 0 || len(l) > printed.MaxLine {
 				t.Errorf("%q, or %d bytes", l, len(l))
 			}
 		}
@@ -114,19 +116,19 @@ func FuzzCleaner(f *testing.F) {
 func FuzzRich(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, text string) {
-		var r record
+		var r printed.Record
 		for i, l := range strings.Split(text, "\n") {
 			line := []byte(l)
-			if message, ok := richFirst(line); ok {
+			if message, ok := printed.RichFirst(line); ok {
 				if !strings.Contains(l, string(message)) {
 					t.Errorf("%q is no part of %q", message, l)
 				}
-				r.begin(i, line, message)
-			} else if rest, ok := richRest(line); ok && r.open && !r.add(line, rest) {
-				r.open = false
+				r.Begin(i, line, message)
+			} else if rest, ok := printed.RichRest(line); ok && r.Open && !r.Add(line, rest) {
+				r.Open = false
 			}
-			if len(r.spaced) > maxRecord+maxLine && len(l) < maxLine {
-				t.Errorf("a record of %d bytes", len(r.spaced))
+			if len(r.Spaced) > printed.MaxRecord+printed.MaxLine && len(l) < printed.MaxLine {
+				t.Errorf("a record of %d bytes", len(r.Spaced))
 			}
 		}
 	})
@@ -139,9 +141,9 @@ var fuzzWords = plain().words
 func FuzzProgress(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, text string) {
-		p, ok := progressOf(text)
-		if ok && (p.n < 0 || !mayCount(fuzzWords.scan([]byte(text)))) {
-			t.Errorf("%q counts %d", text, p.n)
+		p, ok := printed.ProgressOf(text)
+		if ok && (p.N < 0 || !printed.MayCount(fuzzWords.Scan([]byte(text)))) {
+			t.Errorf("%q counts %d", text, p.N)
 		}
 	})
 }
@@ -165,9 +167,9 @@ func FuzzRules(f *testing.F) {
 func FuzzPart(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, text string) {
-		var rs []row
+		var rs []printed.Row
 		for i, l := range strings.Split(text, "\n") {
-			rs = append(rs, row{number: i + 1, text: l, body: l})
+			rs = append(rs, printed.Row{Number: i + 1, Text: l, Body: l})
 		}
 		fnd := &finding{rows: rs, at: len(rs) / 2, x: &excerpt{}}
 		for _, phase := range []Phase{Unknown, Build, TrainForward, Optimizer, Validation, Checkpoint} {

@@ -15,7 +15,9 @@ func (d *Detector) Judge(seen Seen, signs job.Signs) Verdict {
 	case v.Ending == Succeeded && signs.Has(job.Progress) && !state.Stepped(signs) && d.ranOut():
 		// A trainer that swallows an out-of-memory goes on to its last line as if it had trained (torchtitan issue 2362).
 		state.Failed, state.Succeeded = true, false
-		v = d.Report(seen.Exit).asFatal().Judge(seen, signs, state)
+		r := d.Report(seen.Exit)
+		r.Fatal = true // by what the output shows together with the signs
+		v = r.Judge(seen, signs, state)
 	case v.Ending == Succeeded && (!state.Succeeded || signs.Has(job.Progress)):
 		// no step was reported after it: a program that catches every error prints the words alone, and ends
 		text, steps := d.Report(Exit{}), signs.Has(job.Progress) && state.Stepped(signs)
@@ -36,12 +38,6 @@ func (d *Detector) Judge(seen Seen, signs job.Signs) Verdict {
 func (d *Detector) ranOut() bool {
 	text := d.Report(Exit{})
 	return text.OOM && text.Confidence == Certain
-}
-
-// asFatal is the report of a program that is known, from other evidence, to have ended on what was found.
-func (r Report) asFatal() Report {
-	r.Fatal = true
-	return r
 }
 
 // lastWords is the last line that is not blank: of standard error, if that was read separately and has one.

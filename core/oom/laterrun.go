@@ -1,6 +1,10 @@
 package oom
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/launch-ml/launch/core/oom/printed"
+)
 
 // past marks what was found before another program began. It returns, by stream, the line at which one began that failed as
 // well: that failure is judged without the text before it. A consequence of another process's end is not counted as such a
@@ -8,16 +12,16 @@ import "slices"
 func (d *Detector) past(all []finding) map[string]int {
 	alone := map[string]int{}
 	for _, s := range d.streams {
-		line := s.renewal.renewed()
-		waits := s.renewal.agent > line && s.renewal.moved < headAfter
-		if line = max(line, s.renewal.agent); line == 0 {
+		line := s.renewal.Renewed()
+		waits := s.renewal.Agent > line && s.renewal.Moved < printed.HeadAfter
+		if line = max(line, s.renewal.Agent); line == 0 {
 			continue
 		}
 		failed := false
 		var first, memory *finding // of the earlier program
 		for i := range all {
 			f := &all[i]
-			switch late := f.rows[f.at].number >= line; {
+			switch late := f.rows[f.at].Number >= line; {
 			case f.stream != s.name:
 			case late:
 				failed = failed || f.fatal && !f.alive && f.rule.nature != consequence
@@ -31,12 +35,12 @@ func (d *Detector) past(all []finding) map[string]int {
 			}
 		}
 		switch {
-		case first == nil || s.repeats(first) && !(s.renewal.whole && s.endsWell()):
+		case first == nil || s.repeats(first) && !(s.renewal.Whole && s.endsWell()):
 		case failed:
 			alone[s.name] = line
 		case memory != nil && !waits:
 			for i := range all {
-				if f := &all[i]; f.stream == s.name && f.rows[f.at].number < line {
+				if f := &all[i]; f.stream == s.name && f.rows[f.at].Number < line {
 					f.past = true
 				}
 			}
@@ -47,7 +51,7 @@ func (d *Detector) past(all []finding) map[string]int {
 
 // endsWell reports whether the last line of a stream is one of a program that has come to its end.
 func (s *stream) endsWell() bool {
-	last := clip(s.lastLine())
+	last := printed.Clip(s.lastLine())
 	return (wholeTime.MatchString(last) || concluded.MatchString(last)) && !unfinished.MatchString(last)
 }
 
@@ -58,7 +62,7 @@ var wholeTime = rx(`(?i)\b(?:total|used|elapsed|whole|overall|run(?:ning)?|train
 // since returns the part of an excerpt from a line on; ok is false if no line that matters is in it.
 func (x excerpt) since(line int) (_ excerpt, ok bool) {
 	n := 0
-	for n < len(x.lines) && x.lines[n].number < line {
+	for n < len(x.lines) && x.lines[n].Number < line {
 		n++
 	}
 	x.lines, x.first = x.lines[n:], max(0, x.first-n)
@@ -68,8 +72,8 @@ func (x excerpt) since(line int) (_ excerpt, ok bool) {
 // repeats reports whether lines of the head come again between it and a finding: then they are no head.
 func (s *stream) repeats(f *finding) bool {
 	for _, r := range f.rows[:f.at] {
-		if r.number > s.renewal.ended && !r.more &&
-			slices.Contains(s.renewal.head, headHash([]byte(r.text), s.d.words.scan([]byte(r.text)))) {
+		if r.Number > s.renewal.Ended && !r.More &&
+			slices.Contains(s.renewal.Head, printed.HeadHash([]byte(r.Text), s.d.words.Scan([]byte(r.Text)))) {
 			return true
 		}
 	}

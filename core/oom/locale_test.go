@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -18,7 +20,7 @@ func reported(t *testing.T, text string) Report {
 
 // What glibc says of a refused allocation in other languages is what it says in English.
 func TestRefusedInOtherLanguages(t *testing.T) {
-	for _, words := range notAllocated {
+	for _, words := range printed.NotAllocated {
 		for _, text := range []string{
 			"run.sh: line 3: fork: " + words + "\n",
 			"Traceback (most recent call last):\n  File \"/home/u/a.py\", line 12, in load\n    b = mmap.mmap(-1, n)\nOSError: [Errno 12] " + words + "\n",
@@ -44,7 +46,7 @@ func TestRefusedInOtherLanguages(t *testing.T) {
 func TestKilledInOtherLanguages(t *testing.T) {
 	lines := []string{"fit.sh: línea 7: %s", "fit.sh : ligne 7 : %s", "fit.sh: 7. sor: %s", "fit.sh: linio 7ª: %s", "fit.sh: 7 行: %s", "fit.sh: 第 7 行：%s", "fit.sh：第 7 行： %s",
 		"fit.sh: 줄 7: %s", "fit.sh, linha 7: %s", "fit.sh: γραμμή 7: %s", "fit.sh línia 7: %s", "fit.sh: rivi 7:%s"}
-	for i, word := range append([]string{"Killed"}, killedAbroad...) {
+	for i, word := range append([]string{"Killed"}, printed.KilledAbroad...) {
 		text := fmt.Sprintf("step 1 loss 0.5\n"+lines[i%len(lines)], fmt.Sprintf("%5d %-24s python fit.py\n", 811, word))
 		if r := reported(t, text); !r.Possible || r.OOM || !r.Fatal || r.Kind != HostOOM || r.Confidence != Weak {
 			t.Errorf("%q: %+v", text, r)

@@ -3,6 +3,8 @@ package oom
 import (
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/oom/printed"
 )
 
 // A partRule gives a frame's part. Frames are read from the innermost outwards, and the first one with a rule decides.
@@ -129,10 +131,10 @@ func (f *finding) firstStep(frames []frame, s State) bool {
 func (f *finding) barAtZero() bool {
 	last := ""
 	for i := min(len(f.rows)-1, f.at+6); i >= 0; i-- {
-		if b := f.rows[i].body; !strings.Contains(b, " [") && !strings.Contains(b, " •") || len(b) > clipped {
+		if b := f.rows[i].Body; !strings.Contains(b, " [") && !strings.Contains(b, " •") || len(b) > printed.Clipped {
 			continue
 		}
-		m := barOf.FindStringSubmatch(f.rows[i].body)
+		m := printed.BarOf.FindStringSubmatch(f.rows[i].Body)
 		switch {
 		case m == nil:
 		case last == "":
@@ -151,7 +153,7 @@ func (f *finding) barAtZero() bool {
 func (f *finding) partOfWords() Part {
 	rs, at := f.rows, f.at
 	for i := min(at, len(rs)-1); i >= max(0, at-12); i-- {
-		text := clip(rs[i].body)
+		text := printed.Clip(rs[i].Body)
 		if strings.Contains(text, `File "`) || setting.MatchString(text) {
 			continue
 		}

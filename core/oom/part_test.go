@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/launch-ml/launch/core/job"
 )
 
@@ -134,7 +136,7 @@ func TestSavedBefore(t *testing.T) {
 // TestPartBeside: a loss that has a metric's name is none in training; frames may stand below the message.
 func TestPartBeside(t *testing.T) {
 	ssim := []frame{{path: "train.py", line: "1", name: "train"}, {path: "loss.py", line: "2", name: "ssim"}}
-	f := &finding{rows: []row{{body: "x"}}, x: &excerpt{}}
+	f := &finding{rows: []printed.Row{{Body: "x"}}, x: &excerpt{}}
 	training, validation := Report{Phase: TrainForward}, Report{Phase: Validation}
 	if p := training.part(f, ssim, nil, State{}); p != "" {
 		t.Errorf("a loss in training is %q", p)

@@ -5,8 +5,9 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/launch-ml/launch/core/oom/printed"
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/lazy"
@@ -185,7 +186,7 @@ func newSignReader(signs job.Signs) (*signReader, error) {
 			c.group[name] = g
 		}
 		if c.word != "" {
-			c.mark = 1 << (firstSign + i%(64-firstSign))
+			c.mark = 1 << (printed.FirstSign + i%(64-printed.FirstSign))
 		} else {
 			r.always = true
 		}
@@ -202,49 +203,18 @@ func (r *signReader) addWords(words map[string]uint64) {
 	}
 }
 
-// requiredWord returns the longest literal that every match of the pattern contains, in lower case, or "".
+// requiredWord is the longest literal that every match of the pattern contains, in lower case; "" if none is long enough
+// to be looked for.
 func requiredWord(pattern string) string {
-	re, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return ""
-	}
-	word := longestLiteral(re.Simplify())
-	if len(word) < 3 {
-		return ""
-	}
-	return word
-}
-
-func longestLiteral(re *syntax.Regexp) string {
-	switch re.Op {
-	case syntax.OpLiteral:
-		for _, r := range re.Rune {
-			if r > 0x7e {
-				return "" // folding is for ASCII only
-			}
-		}
-		return strings.ToLower(string(re.Rune))
-	case syntax.OpCapture, syntax.OpPlus:
-		return longestLiteral(re.Sub[0])
-	case syntax.OpRepeat:
-		if re.Min > 0 {
-			return longestLiteral(re.Sub[0])
-		}
-	case syntax.OpConcat:
-		best := ""
-		for _, sub := range re.Sub {
-			if w := longestLiteral(sub); len(w) > len(best) {
-				best = w
-			}
-		}
-		return best
+	if word := lazy.Literal(pattern); len(word) > 2 {
+		return word
 	}
 	return ""
 }
 
 // match calls found for every sign in text, with where its match ends.
 func (r *signReader) match(text []byte, marks uint64, found func(i int, e Event, end int)) {
-	if !r.always && marks>>firstSign == 0 {
+	if !r.always && marks>>printed.FirstSign == 0 {
 		return
 	}
 	now := time.Now()
@@ -282,20 +252,20 @@ func (c *compiled) event(text []byte, m []int) Event {
 	e := Event{Kind: c.sign.Kind, Phase: c.sign.Phase, Knob: c.sign.Knob, Iteration: -1, Check: c.check,
 		Series: group("series"),
 		Path:   group("path"), Value: group("value"), Name: c.sign.Name, Direction: c.sign.Direction, Step: metric.NoStep}
-	if n, err := strconv.ParseInt(digits(group("step")), 10, 64); err == nil {
+	if n, err := strconv.ParseInt(printed.Digits(group("step")), 10, 64); err == nil {
 		e.Step = n
 	}
 	if g := group("iteration"); g != "" {
-		if n, err := strconv.ParseInt(digits(g), 10, 64); err == nil {
+		if n, err := strconv.ParseInt(printed.Digits(g), 10, 64); err == nil {
 			e.Iteration = n
 		}
 	}
 	if g := group("total"); g != "" {
-		e.Total, _ = strconv.ParseInt(digits(g), 10, 64)
+		e.Total, _ = strconv.ParseInt(printed.Digits(g), 10, 64)
 	}
 	amount := func(g string) (b unit.Bytes) {
 		if g != "" {
-			b, _ = unit.Parse(digits(g) + group("unit"))
+			b, _ = unit.Parse(printed.Digits(g) + group("unit"))
 		}
 		return b
 	}

@@ -306,10 +306,10 @@ func phaseOfCall(phases []linePhase, line string) Phase {
 // leftOver is the phase by the one source line of a traceback that a paste has cut everything else from: the line right
 // above the message, as far to the right as Python prints source. A call of that kind builds no model.
 func (f *finding) leftOver() Phase {
-	if f.at == 0 || f.at > len(f.rows) || !strings.HasPrefix(f.rows[f.at-1].body, "    ") {
+	if f.at == 0 || f.at > len(f.rows) || !strings.HasPrefix(f.rows[f.at-1].Body, "    ") {
 		return Unknown
 	}
-	return phaseOfCall(callPhases[1:], strings.TrimSpace(f.rows[f.at-1].body))
+	return phaseOfCall(callPhases[1:], strings.TrimSpace(f.rows[f.at-1].Body))
 }
 
 // method is what modules call the parts of their forward as well (Ultralytics, nn/tasks.py; Keras' predict is none of these).
@@ -373,9 +373,8 @@ var (
 	resumes = rx(`^_?(?:resume|restore)(?:_\w+)?$|resume_from|^_load_(?:from_checkpoint|optimizer_and_scheduler)$`)
 )
 
-// reading are the frames in which a state is read, for what, only those around them say.
+// readingName and readingPath are of frames in which a state is read; for what, only those around them say.
 var (
 	readingName = rx(`^_?(?:load\w*|get_tensor|_cuda_deserialize|_rebuild\w*)$|^cuda_deserialize$`)
+	readingPath = rx(`torch/serialization\.py|/safetensors/|torch/distributed/checkpoint/`)
 )
-
-var readingPath = rx(`torch/serialization\.py|/safetensors/|torch/distributed/checkpoint/`)

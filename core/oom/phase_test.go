@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/launch-ml/launch/core/job"
 )
 
@@ -88,17 +90,17 @@ func TestPhaseOfTrimmed(t *testing.T) {
 
 func TestGPUKind(t *testing.T) {
 	gib := func(v float64) float64 { return v * (1 << 30) }
-	n := func(requested, capacity, allocated, reserved, free float64) *Numbers {
-		return &Numbers{Requested: rounded(gib(requested)), Capacity: rounded(gib(capacity)), Allocated: rounded(gib(allocated)),
-			Reserved: rounded(gib(reserved)), Free: rounded(gib(free))}
+	n := func(requested, capacity, allocated, reserved, free float64) *printed.Numbers {
+		return &printed.Numbers{Requested: printed.Rounded(gib(requested)), Capacity: printed.Rounded(gib(capacity)), Allocated: printed.Rounded(gib(allocated)),
+			Reserved: printed.Rounded(gib(reserved)), Free: printed.Rounded(gib(free))}
 	}
 	limited := n(1, 24, 3, 3.5, 18)
-	limited.Allowed = rounded(gib(4))
+	limited.Allowed = printed.Rounded(gib(4))
 	fragmented := n(1, 24, 3, 6, 18)
-	fragmented.Allowed = rounded(gib(6.5))
+	fragmented.Allowed = printed.Rounded(gib(6.5))
 	for _, tt := range []struct {
 		name  string
-		n     *Numbers
+		n     *printed.Numbers
 		want  Kind
 		limit bool
 	}{
@@ -110,7 +112,7 @@ func TestGPUKind(t *testing.T) {
 		{"pieces", n(1, 24, 18, 22.8, 0.2), GPUFragmentation, false},
 		{"pieces, though few", n(0.1, 24, 22.5, 22.8, 0.1), GPUCapacity, false},
 		{"full", n(1, 24, 22.5, 22.8, 0.2), GPUCapacity, false},
-		{"no numbers", &Numbers{}, GPUUnspecified, false},
+		{"no numbers", &printed.Numbers{}, GPUUnspecified, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got, limit := gpuKind(tt.n); got != tt.want || limit != tt.limit {

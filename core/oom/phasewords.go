@@ -3,6 +3,8 @@ package oom
 import (
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/oom/printed"
 )
 
 // What a text tells of the phase where no frames do: names of operations, words of the program about what it does,
@@ -43,7 +45,7 @@ var (
 
 // ofWholeStep reports whether a step of training that was compiled as one failed: which part of it, nothing tells.
 func (f *finding) ofWholeStep(calls []frame) bool {
-	text := joined(near(f.rows, f.at, 0, 60))
+	text := printed.Joined(printed.Near(f.rows, f.at, 0, 60))
 	if wholeGraph.MatchString(text) && inferenceTrain.MatchString(text) {
 		return true
 	}
@@ -62,7 +64,7 @@ var tfNode = rx(`\[\[(?:\{\{)?[Nn]ode:? `)
 
 // operation is the phase by the operation that TensorFlow names below its message.
 func (f *finding) operation() Phase {
-	text := joined(near(f.rows, f.at, 0, 60))
+	text := printed.Joined(printed.Near(f.rows, f.at, 0, 60))
 	if p := phaseByLine(sourcePhases, text); p != Unknown {
 		return p
 	}
@@ -154,14 +156,14 @@ func (f *finding) told() Phase {
 	if len(calls) > 0 && calls[0].row < top {
 		top = calls[0].row
 	}
-	if p := phaseOfWords(clip(rows[f.at].body)); p != Unknown {
+	if p := phaseOfWords(printed.Clip(rows[f.at].Body)); p != Unknown {
 		return p
 	}
 	over := map[Phase]bool{Checkpoint: f.saved}
 	open := !f.moves(calls) && !slices.ContainsFunc(calls,
 		func(c frame) bool { return !entrance.MatchString(c.name) && !c.installed() })
 	for i := top - 1; i >= max(0, top-toldBefore); i-- {
-		body := clip(rows[i].body)
+		body := printed.Clip(rows[i].Body)
 		if strings.Contains(body, "File \"") {
 			continue
 		}
@@ -180,14 +182,14 @@ func (f *finding) told() Phase {
 		if p := f.counting(body); p != Unknown {
 			return p
 		}
-		m := barOf.FindStringSubmatch(body)
+		m := printed.BarOf.FindStringSubmatch(body)
 		if i > 0 && m != nil && m[1] != m[2] && !otherCount.MatchString(body) &&
-			f.counting(clip(rows[i-1].body)+" "+body) != Unknown {
+			f.counting(printed.Clip(rows[i-1].Body)+" "+body) != Unknown {
 			return TrainForward // a table's head is above its bar (Ultralytics)
 		}
 	}
 	for i := f.at + 1; i < min(len(rows), f.at+1+toldAfter); i++ {
-		if p := phaseOfWords(clip(rows[i].body)); p != Unknown {
+		if p := phaseOfWords(printed.Clip(rows[i].Body)); p != Unknown {
 			return p
 		}
 	}
@@ -196,12 +198,12 @@ func (f *finding) told() Phase {
 
 // countedOn reports whether a counter of training rose between row i, which is about a state, and the failure at row
 // top: the state was saved or read by then.
-func countedOn(rows []row, i, top int) bool {
-	highest := func(some []row) (n int64) {
+func countedOn(rows []printed.Row, i, top int) bool {
+	highest := func(some []printed.Row) (n int64) {
 		for _, r := range some {
-			body := clip(r.body)
-			if p, ok := progressOf(body); ok && !otherCount.MatchString(body) && !about.MatchString(body) {
-				n = max(n, p.n)
+			body := printed.Clip(r.Body)
+			if p, ok := printed.ProgressOf(body); ok && !otherCount.MatchString(body) && !about.MatchString(body) {
+				n = max(n, p.N)
 			}
 		}
 		return n
@@ -224,11 +226,11 @@ var (
 
 // counting is the phase by a counter that had not come to its end: an epoch's is training's.
 func (f *finding) counting(body string) Phase {
-	if _, ok := progressOf(body); !ok || strings.Contains(body, "100%") || otherCount.MatchString(body) ||
+	if _, ok := printed.ProgressOf(body); !ok || strings.Contains(body, "100%") || otherCount.MatchString(body) ||
 		plannedCount.MatchString(body) || !trainingCount.MatchString(body) {
 		return Unknown
 	}
-	if m := barOf.FindStringSubmatch(body); m != nil && m[1] == m[2] {
+	if m := printed.BarOf.FindStringSubmatch(body); m != nil && m[1] == m[2] {
 		return Unknown
 	}
 	return TrainForward

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -19,13 +21,13 @@ func TestAutomaton(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	for range 50_000 {
 		line := soupOf(rnd, 3)
-		low := lowered(line)
+		low := printed.Lowered(line)
 		in := func(w string) bool { return strings.Contains(low, w) }
-		marks := d.words.scan([]byte(line))
-		if got, want := marks&markFailure != 0, slices.ContainsFunc(failureWords, in); got != want {
+		marks := d.words.Scan([]byte(line))
+		if got, want := marks&printed.MarkFailure != 0, slices.ContainsFunc(failureWords, in); got != want {
 			t.Fatalf("of %q it says %v", line, got)
 		}
-		if got, want := marks&markFrame != 0, slices.ContainsFunc(frameWords, in); got != want {
+		if got, want := marks&printed.MarkFrame != 0, slices.ContainsFunc(frameWords, in); got != want {
 			t.Fatalf("of frames in %q it says %v", line, got)
 		}
 	}
@@ -38,8 +40,8 @@ func TestMayCount(t *testing.T) {
 	counts := 0
 	for range 200_000 {
 		line := soupOf(rnd, 5)
-		if _, ok := progressOf(line); ok {
-			if counts++; !mayCount(d.words.scan([]byte(line))) {
+		if _, ok := printed.ProgressOf(line); ok {
+			if counts++; !printed.MayCount(d.words.Scan([]byte(line))) {
 				t.Fatalf("mayCount denies %q", line)
 			}
 		}
@@ -87,7 +89,7 @@ func soup(rnd *rand.Rand) []byte {
 	for range rnd.IntN(900) {
 		switch {
 		case rnd.IntN(400) == 0:
-			b.WriteString(strings.Repeat("long ", rnd.IntN(maxLine/2)))
+			b.WriteString(strings.Repeat("long ", rnd.IntN(printed.MaxLine/2)))
 		case rnd.IntN(60) < dull:
 			b.WriteString("2025-11-21 10:00:01 it is all well with the world of 0123456789"[:rnd.IntN(64)])
 		default:
@@ -104,7 +106,7 @@ type account struct {
 	State    State
 	Events   []Event
 	Excerpts []excerpt
-	Tails    [][]held
+	Tails    [][]printed.Held
 }
 
 func accountOf(t testing.TB, d *Detector, log []byte, next func(at int) int) account {
@@ -124,7 +126,7 @@ func accountOf(t testing.TB, d *Detector, log []byte, next func(at int) int) acc
 	a.State = d.State()
 	a.Excerpts = d.snapshot()
 	for _, s := range d.streams {
-		a.Tails = append(a.Tails, s.tail.lines(beforeLines))
+		a.Tails = append(a.Tails, s.tail.Lines(beforeLines))
 	}
 	a.Report = d.Report(Exit{})
 	return a
@@ -137,7 +139,7 @@ func sameSlowly(t *testing.T, signs job.Signs, log []byte, next func(at int) int
 	slow := newDetector(t, signs)
 	want := accountOf(t, slow, log, func(at int) int { return at + 1 })
 	got := accountOf(t, newDetector(t, signs), log, next)
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(State{}, excerpt{}, held{}, progress{}), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(State{}, excerpt{}, printed.Held{}, printed.Progress{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("of %d bytes (-slow +fast):\n%s", len(log), diff)
 	}
 }
@@ -156,7 +158,7 @@ func TestSameSlowly(t *testing.T) {
 	dull := strings.Repeat("nothing to see here\n", 250)
 	for _, log := range []string{
 		"Killed\n" + dull + "  File \"a.py\", line 3, in f\n" + dull, // frames hold an excerpt open
-		strings.Repeat("x", 3*maxLine) + " Killed\n" + strings.Repeat("y", maxLine) + "\r\n" + strings.Repeat("z", maxLine+1) + "\n",
+		strings.Repeat("x", 3*printed.MaxLine) + " Killed\n" + strings.Repeat("y", printed.MaxLine) + "\r\n" + strings.Repeat("z", printed.MaxLine+1) + "\n",
 	} {
 		sameSlowly(t, job.Signs{}, []byte(log), whole)
 	}

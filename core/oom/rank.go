@@ -30,7 +30,7 @@ func (f *finding) failed() *int64 {
 		}
 		return nil
 	}
-	own := f.rows[f.at].rank
+	own := f.rows[f.at].Rank
 	if n := number(rankPrefix.FindStringSubmatch(own)); n != nil && (own[0] < '0' || own[0] > '9' || f.others(own) > 0) {
 		return n
 	}
@@ -38,18 +38,18 @@ func (f *finding) failed() *int64 {
 		return n
 	}
 	for i := f.at; i >= max(0, f.at-maxTrace); i-- {
-		body := f.rows[i].body
+		body := f.rows[i].Body
 		if m := spawned.FindStringSubmatch(body); m != nil {
 			return number(m)
 		}
-		if i < f.at && f.rows[i].rank == own && exceptionLine.MatchString(body) {
+		if i < f.at && f.rows[i].Rank == own && exceptionLine.MatchString(body) {
 			break // another failure
 		}
 	}
 	root := false
 	for _, r := range f.rows[f.at:] {
-		if root = root || rootCause.MatchString(r.body); root {
-			if m := causeRank.FindStringSubmatch(r.body); m != nil {
+		if root = root || rootCause.MatchString(r.Body); root {
+			if m := causeRank.FindStringSubmatch(r.Body); m != nil {
 				return number(m)
 			}
 		}
@@ -67,10 +67,10 @@ func (f *finding) amongOthers(own string) *int64 {
 	n, _ := strconv.ParseInt(m[2], 10, 32)
 	least, several := n, false
 	for _, r := range f.rows {
-		if m[1] == "worker-" && severalRanks.MatchString(r.body) {
+		if m[1] == "worker-" && severalRanks.MatchString(r.Body) {
 			return nil
 		}
-		if o := numbered.FindStringSubmatch(r.rank); o != nil && o[1] == m[1] && r.rank != own {
+		if o := numbered.FindStringSubmatch(r.Rank); o != nil && o[1] == m[1] && r.Rank != own {
 			k, _ := strconv.ParseInt(o[2], 10, 32)
 			least, several = min(least, k), true
 		}
@@ -84,7 +84,7 @@ func (f *finding) amongOthers(own string) *int64 {
 // others counts the other lines of a rank: a bare number before one line only is a line's own, as cat -n and editors put it.
 func (f *finding) others(rank string) (n int) {
 	for i, r := range f.rows {
-		if i != f.at && r.rank == rank && r.number != f.rows[f.at].number {
+		if i != f.at && r.Rank == rank && r.Number != f.rows[f.at].Number {
 			n++
 		}
 	}

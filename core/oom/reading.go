@@ -3,6 +3,8 @@ package oom
 import (
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/oom/printed"
 )
 
 // Words about what may have been prove nothing: lists of causes, hints, and documentation name an out-of-memory as
@@ -28,7 +30,7 @@ var (
 )
 
 // advises reports whether words for an out-of-memory, which begin at a byte of a text, name only a possibility.
-func advises(rs []row, i int, text string, at int) bool {
+func advises(rs []printed.Row, i int, text string, at int) bool {
 	before := text[:at]
 	sentence := before
 	for _, end := range []string{". ", "; ", "! ", "? ", " -- "} {
@@ -42,11 +44,11 @@ func advises(rs []row, i int, text string, at int) bool {
 	case hedged.MatchString(sentence), listed.MatchString(before) && hedged.MatchString(before):
 		return true
 	}
-	if !listItem.MatchString(rs[i].body) {
+	if !listItem.MatchString(rs[i].Body) {
 		return false
 	}
 	for n := i - 1; n >= max(0, i-8); n-- {
-		switch body := rs[n].body; {
+		switch body := rs[n].Body; {
 		case listHead.MatchString(body):
 			return true
 		case strings.TrimSpace(body) != "" && !listItem.MatchString(body):
@@ -73,11 +75,11 @@ var (
 )
 
 // raisedHere reports whether a line is the last one of a traceback.
-func raisedHere(rs []row, i int) bool {
-	if i == 0 || rs[i].boxed || wraps(rs, i) || !raisedLine.MatchString(rs[i].body) {
+func raisedHere(rs []printed.Row, i int) bool {
+	if i == 0 || rs[i].Boxed || wraps(rs, i) || !raisedLine.MatchString(rs[i].Body) {
 		return false
 	}
-	above := rs[i-1].body
+	above := rs[i-1].Body
 	return above != "" && (above[0] == ' ' || above[0] == '\t') && tracedAbove(rs, i)
 }
 
@@ -86,8 +88,8 @@ var raisedLine = rx(`^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:: \S.*|:?\s*)$`)
 
 // readRow applies the rules to one line. If a line break splits the words of a rule, joining the next line, with a
 // space and without, finds them.
-func readRow(rs []row, i int) (finding, bool) {
-	body := strings.TrimSpace(rs[i].body)
+func readRow(rs []printed.Row, i int) (finding, bool) {
+	body := strings.TrimSpace(rs[i].Body)
 	f, _, ok := readText(rs, i, body)
 	if !ok && raisedHere(rs, i) {
 		f, ok = finding{rule: anyException, at: i, name: raisedLine.FindStringSubmatch(body)[1], traced: true, fatal: !ignored(rs, i) && !harnessAbove(rs, i)}, true
@@ -95,7 +97,7 @@ func readRow(rs []row, i int) (finding, bool) {
 	if ok && f.rule.name != "exception" || i+1 >= len(rs) {
 		return f, ok
 	}
-	next := strings.TrimSpace(rs[i+1].body)
+	next := strings.TrimSpace(rs[i+1].Body)
 	for _, joined := range []string{body + " " + next, body + next} {
 		g, start, found := readText(rs, i, joined)
 		if found && g.ofMemory() && g.rule.nature != survived && start < len(body) {
@@ -118,9 +120,9 @@ var (
 	shmFrames = rx(`multiprocessing/(?:synchronize|heap|shared_memory)\.py`)
 )
 
-func inShm(rs []row, at int) bool {
+func inShm(rs []printed.Row, at int) bool {
 	for _, r := range rs[max(0, at-5):at] {
-		if shmFrames.MatchString(r.body) {
+		if shmFrames.MatchString(r.Body) {
 			return true
 		}
 	}
@@ -132,9 +134,9 @@ func inShm(rs []row, at int) bool {
 var wrapper = rx(`^-- Process \d+ terminated with the following error:`)
 
 // wraps reports whether a wrapper begins at a row or right after it.
-func wraps(rs []row, i int) bool {
+func wraps(rs []printed.Row, i int) bool {
 	for _, r := range rs[i:min(len(rs), i+4)] {
-		if wrapper.MatchString(strings.TrimSpace(r.body)) {
+		if wrapper.MatchString(strings.TrimSpace(r.Body)) {
 			return true
 		}
 	}
@@ -142,7 +144,7 @@ func wraps(rs []row, i int) bool {
 }
 
 // readText applies the rules to the text that begins at a row, and returns where the match begins.
-func readText(rs []row, i int, text string) (f finding, start int, ok bool) {
+func readText(rs []printed.Row, i int, text string) (f finding, start int, ok bool) {
 	if n := len(text); n > 2 && text[0] == '`' && text[n-1] == '`' && tracedAbove(rs, i) {
 		text = text[1 : n-1] // Markdown, below its traceback
 	}
@@ -191,7 +193,7 @@ type ruleMatch struct {
 }
 
 // matched looks at the text that begins at a row, where a rule matches from a byte on.
-func matched(r rule, rs []row, i int, text string, start int) *ruleMatch {
+func matched(r rule, rs []printed.Row, i int, text string, start int) *ruleMatch {
 	m := &ruleMatch{finding: finding{rule: r, rows: rs, at: i, name: head1(text), traced: tracedAbove(rs, i)}, text: text,
 		before: text[:start]}
 	if h := exceptionHead.FindStringIndex(text); h != nil && h[0] < start {
@@ -202,19 +204,19 @@ func matched(r rule, rs []row, i int, text string, start int) *ruleMatch {
 		m.name, m.before, m.quoted = name, "", false
 	}
 	if m.ofMemory() {
-		m.Numbers = readNumbers(messageAt(rs, i))
+		m.Numbers = printed.ReadNumbers(messageAt(rs, i))
 	}
 	return m
 }
 
 // notebookError returns the name of the exception whose message begins here in the JSON that VS Code shows below a
 // notebook's cell: {"name": …, "message": …, "stack": …}; "" if there is none.
-func notebookError(rs []row, i int, before string) string {
+func notebookError(rs []printed.Row, i int, before string) string {
 	if !notebookMessage.MatchString(before) {
 		return ""
 	}
 	if i > 0 {
-		before = rs[i-1].body + before
+		before = rs[i-1].Body + before
 	}
 	if m := notebookName.FindStringSubmatch(before); m != nil {
 		return m[1]
@@ -237,14 +239,14 @@ func (m *ruleMatch) explained() bool {
 	if m.ofMemory() && (mention.MatchString(m.text) && !ownQuotes || !m.traced && fenced(m.rows, m.at)) {
 		return true
 	}
-	return m.quoted && (m.count() == 0 || strings.Contains(m.before, "raise "))
+	return m.quoted && (m.Count() == 0 || strings.Contains(m.before, "raise "))
 }
 
 // advised reports whether the words only name a possibility. A message with numbers is no advice, and that of a full
 // /dev/shm is itself a guess in the libraries that print it.
 func (m *ruleMatch) advised(start int) bool {
 	return m.ofMemory() && m.rule.nature != survived && m.rule.nature != retried && m.rule.kind != SharedMemory &&
-		(m.count() < 2 || strings.HasSuffix(m.before, "`") || strings.HasPrefix(m.text[len(m.before):], "`")) &&
+		(m.Count() < 2 || strings.HasSuffix(m.before, "`") || strings.HasPrefix(m.text[len(m.before):], "`")) &&
 		advises(m.rows, m.at, m.text, start)
 }
 
@@ -266,7 +268,7 @@ func (m *ruleMatch) endsProgram() bool {
 	case spoken, consequence:
 		return m.rule.weight == sure && m.rule.kind != GPUUnspecified || !m.reported() || m.givesUp()
 	case raised:
-		return !m.quoted && (m.name != "" || m.traced || m.count() > 1 && failed.MatchString(m.before)) || m.givesUp()
+		return !m.quoted && (m.name != "" || m.traced || m.Count() > 1 && failed.MatchString(m.before)) || m.givesUp()
 	}
 	return false // survived, retried
 }
@@ -286,7 +288,7 @@ func (m *ruleMatch) givesUp() bool { return m.ofMemory() && !m.quoted && lastWor
 
 // printed tells a message that a program printed from one that a text mentions: it has numbers, or it fills its line.
 func (m *ruleMatch) printed() bool {
-	if m.count() > 0 {
+	if m.Count() > 0 {
 		return true
 	}
 	before := strings.TrimSpace(m.before)
@@ -309,11 +311,11 @@ var lastWords = rx(`(?i)\b(?:exiting|aborting|terminating|giving up|cannot conti
 
 // ignored reports whether Python itself ignored an exception: one that no code can catch, as in __del__ (CPython's
 // Python/errors.c, PyErr_WriteUnraisable), is printed, and the program goes on.
-func ignored(rs []row, at int) bool {
+func ignored(rs []printed.Row, at int) bool {
 	for i := at - 1; i >= max(0, at-maxUnraisable); i-- {
-		body := rs[i].body
+		body := rs[i].Body
 		switch {
-		case rs[i].rank != rs[at].rank && rs[i].rank != "":
+		case rs[i].Rank != rs[at].Rank && rs[i].Rank != "":
 		case strings.HasPrefix(body, "Exception ignored in"), strings.HasPrefix(body, "Exception ignored while"):
 			return true
 		case body != "" && body[0] != ' ' && body[0] != '\t' && !strings.HasPrefix(body, "Traceback (most"):
@@ -339,13 +341,13 @@ func head1(text string) string {
 }
 
 // tracedAbove reports whether the lines right above a line are a traceback's frames, of the same rank if ranks are known.
-func tracedAbove(rs []row, at int) bool {
+func tracedAbove(rs []printed.Row, at int) bool {
 	for i, seen := at-1, 0; i >= 0 && seen < 5 && i > at-40; i-- {
 		r := rs[i]
-		if strings.TrimSpace(r.body) == "" || r.rank != rs[at].rank && r.rank != "" {
+		if strings.TrimSpace(r.Body) == "" || r.Rank != rs[at].Rank && r.Rank != "" {
 			continue
 		}
-		if seen++; r.boxed || len(frames(rs, i, i+1, "")) > 0 {
+		if seen++; r.Boxed || len(frames(rs, i, i+1, "")) > 0 {
 			return true
 		}
 	}
@@ -357,10 +359,10 @@ var failed = rx(`(?:\b(?:ERROR|FATAL|CRITICAL|Error|Failed|FAILED|failed)\b)[\])
 
 // fenced reports whether a line is alone in a code block of a Markdown page with headings, or is shortened there with dots:
 // then the page explains the message. A pasted log has more lines.
-func fenced(rs []row, at int) bool {
+func fenced(rs []printed.Row, at int) bool {
 	fence := func(i, step int) bool {
 		for i += step; i >= 0 && i < len(rs); i += step {
-			if s := strings.TrimSpace(rs[i].body); s != "" {
+			if s := strings.TrimSpace(rs[i].Body); s != "" {
 				return strings.HasPrefix(s, "```") || strings.HasPrefix(s, "~~~")
 			}
 		}
@@ -369,8 +371,8 @@ func fenced(rs []row, at int) bool {
 	if !fence(at, -1) || !fence(at, 1) {
 		return false
 	}
-	return elided.MatchString(rs[at].body) || slices.ContainsFunc(near(rs, at, 12, 0), func(r row) bool {
-		return heading.MatchString(r.text)
+	return elided.MatchString(rs[at].Body) || slices.ContainsFunc(printed.Near(rs, at, 12, 0), func(r printed.Row) bool {
+		return heading.MatchString(r.Text)
 	})
 }
 
@@ -379,9 +381,9 @@ var (
 	elided  = rx(`[\w(](?:\.\.\.|…)(?:\W|$)`)
 )
 
-func harnessAbove(rs []row, at int) bool {
+func harnessAbove(rs []printed.Row, at int) bool {
 	for i := max(0, at-8); i < at; i++ {
-		if harness.MatchString(rs[i].body) {
+		if harness.MatchString(rs[i].Body) {
 			return true
 		}
 	}
@@ -391,25 +393,25 @@ func harnessAbove(rs []row, at int) bool {
 var anotherMessage = rx(`out of memory\. ?Tried|OutOfMemoryError: `)
 
 // messageAt returns the squeezed text of the message that begins at a row: its own rank's lines, up to the next message.
-func messageAt(rs []row, at int) string {
-	own, length := []row{rs[at]}, len(rs[at].body)
-	for i := at + 1; i < len(rs) && len(own) < messageLines && length < messageBytes; i++ {
+func messageAt(rs []printed.Row, at int) string {
+	own, length := []printed.Row{rs[at]}, len(rs[at].Body)
+	for i := at + 1; i < len(rs) && len(own) < printed.MessageLines && length < printed.MessageBytes; i++ {
 		r := rs[i]
-		if r.rank != rs[at].rank && r.rank != "" {
+		if r.Rank != rs[at].Rank && r.Rank != "" {
 			continue
 		}
-		if anotherMessage.MatchString(r.body) && len(own) > 2 || strings.Contains(r.body, "Traceback (most") {
+		if anotherMessage.MatchString(r.Body) && len(own) > 2 || strings.Contains(r.Body, "Traceback (most") {
 			break
 		}
-		own, length = append(own, r), length+len(r.body)
+		own, length = append(own, r), length+len(r.Body)
 	}
-	s := squeeze(own)
+	s := printed.Squeeze(own)
 	// ranks may interleave two messages in one text: take the one with more numbers
-	parts := strings.SplitN(s, "outofmemory.", messageParts)
+	parts := strings.SplitN(s, "outofmemory.", printed.MessageParts)
 	best, most := s, -1
 	for i, p := range parts {
-		if n := readNumbers(p); (i > 0 || len(parts) == 1) && n.count() > most {
-			best, most = p, n.count()
+		if n := printed.ReadNumbers(p); (i > 0 || len(parts) == 1) && n.Count() > most {
+			best, most = p, n.Count()
 		}
 	}
 	return best

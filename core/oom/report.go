@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -105,9 +107,9 @@ func (s *stream) finish() {
 	if s.event == nil || s.open {
 		return
 	}
-	x := &excerpt{stream: s.name, lines: s.tail.lines(beforeLines), memory: true, phase: s.d.phaseFor(s),
+	x := &excerpt{stream: s.name, lines: s.tail.Lines(beforeLines), memory: true, phase: s.d.phaseFor(s),
 		source: s.d.Source, signs: map[int]Event{s.event.Line.Number: *s.event}}
-	x.first = max(0, len(x.lines)-s.record.lines)
+	x.first = max(0, len(x.lines)-s.record.Lines)
 	s.excerpts = append(s.excerpts, x)
 }
 
@@ -139,7 +141,7 @@ func verdict(all, tries []finding, fate fate, state State) Report {
 	if root != nil {
 		if as, try := root.afterRefusal(tries); as != nil {
 			root, refused = as, try
-		} else if try := root.lastTry(tries, refusedBefore); root.ofCard() && root.count() == 0 && try != nil {
+		} else if try := root.lastTry(tries, refusedBefore); root.ofCard() && root.Count() == 0 && try != nil {
 			root.Numbers, refused = try.Numbers, try
 		}
 	}
@@ -170,11 +172,11 @@ func (f *finding) endedBy(all []finding) *finding {
 	for i := range all {
 		g := &all[i]
 		if !f.ofMemory() || g.order <= f.order || g.x != f.x || g.rule.name != "exception" || !g.fatal || !g.traced ||
-			g.rows[g.at].rank != f.rows[f.at].rank {
+			g.rows[g.at].Rank != f.rows[f.at].Rank {
 			continue
 		}
 		for _, r := range f.rows[f.at:g.at] {
-			if chained.MatchString(r.body) {
+			if chained.MatchString(r.Body) {
 				return nil
 			}
 		}
@@ -204,10 +206,10 @@ func outlived(all []finding, root *finding) (most int) {
 // precedes reports whether a message is about the same failure as another, printed right before it or in another
 // stream.
 func (f *finding) precedes(root *finding) bool {
-	if f.alive || f.rule.nature == survived || f.count() > 0 && !f.Numbers.same(root.Numbers) {
+	if f.alive || f.rule.nature == survived || f.Count() > 0 && !f.Numbers.Same(root.Numbers) {
 		return false
 	}
-	return f.stream != root.stream || root.rows[root.at].number-f.rows[f.at].number < announceLines
+	return f.stream != root.stream || root.rows[root.at].Number-f.rows[f.at].Number < announceLines
 }
 
 // announceLines bounds, in lines, how long before a traceback's last line a program may have logged the same failure:
@@ -241,7 +243,7 @@ var chained = rx(`^(?:During handling of the above exception, another exception 
 func (f *finding) raisedWith(all []finding) *finding {
 	link := -1
 	for i := f.at + 1; i < min(len(f.rows), f.at+6); i++ {
-		if r := f.rows[i]; r.rank == f.rows[f.at].rank && chained.MatchString(strings.TrimSpace(r.body)) {
+		if r := f.rows[i]; r.Rank == f.rows[f.at].Rank && chained.MatchString(strings.TrimSpace(r.Body)) {
 			link = i
 		}
 	}
@@ -251,7 +253,7 @@ func (f *finding) raisedWith(all []finding) *finding {
 	for i := range all {
 		g := &all[i]
 		if g.x == f.x && g.at > link && g.at < link+maxTrace && g.fatal && !g.alive && g.rule.name == "exception" &&
-			g.rows[g.at].rank == f.rows[f.at].rank {
+			g.rows[g.at].Rank == f.rows[f.at].Rank {
 			return g
 		}
 	}
@@ -263,7 +265,7 @@ func bestNumbers(all []finding) *finding {
 	var b *finding
 	for i := range all {
 		f := &all[i]
-		if f.ofMemory() && f.rule.weight > killed && (b == nil || f.count() > b.count()) {
+		if f.ofMemory() && f.rule.weight > killed && (b == nil || f.Count() > b.Count()) {
 			b = f
 		}
 	}
@@ -280,7 +282,7 @@ func follows(root, memory *finding) bool {
 	case memory.alive, memory.past:
 		return false
 	}
-	return root.rule.weight == exception && root.rows[root.at].number-memory.rows[memory.at].number <= 300
+	return root.rule.weight == exception && root.rows[root.at].Number-memory.rows[memory.at].Number <= 300
 }
 
 // describe fills the report from the finding that matters.
@@ -289,7 +291,7 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 	r.Evidence = append(r.Evidence, f.evidence())
 	r.Rank = f.failed()
 	calls, after := f.calls()
-	if reraised.MatchString(text.body) && len(after) > 0 {
+	if reraised.MatchString(text.Body) && len(after) > 0 {
 		calls, after = after, calls
 	}
 	by := f // the finding that the phase is read of
@@ -305,7 +307,7 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 		r.NotMemory, r.Cause, r.What = f.rule.name, f.rule.cause, f.rule.cause
 		r.setPhase(f, calls, after, state)
 		if r.Cause == "" {
-			r.Cause = clip(strings.TrimSpace(text.body))
+			r.Cause = printed.Clip(strings.TrimSpace(text.Body))
 		} else if f.name != "" && f.rule.name != "interrupted" {
 			r.Cause += " (" + f.name + ")"
 		}
@@ -346,7 +348,7 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 // message once without one.
 func (f *finding) printedWith(all []finding) *finding {
 	for i := range all {
-		if g := &all[i]; f.ofCard() && g.traced && f.count() > 1 && g.Numbers.same(f.Numbers) {
+		if g := &all[i]; f.ofCard() && g.traced && f.Count() > 1 && g.Numbers.Same(f.Numbers) {
 			return g
 		}
 	}
@@ -364,13 +366,13 @@ func (r *Report) gpu(f *finding) {
 	}
 	f.tensorFlow(&r.Numbers)
 	r.Kind, r.Limit = gpuKind(&r.Numbers)
-	near := near(f.rows, f.at, 20, 6)
+	near := printed.Near(f.rows, f.at, 20, 6)
 	if r.Kind == GPUUnspecified && r.Capacity == nil {
-		if m := smiUsage.FindStringSubmatch(squeeze(near)); m != nil {
-			used, ok1 := parseSize(m[1])
-			total, ok2 := parseSize(m[2])
+		if m := printed.SmiUsage.FindStringSubmatch(printed.Squeeze(near)); m != nil {
+			used, ok1 := printed.ParseSize(m[1])
+			total, ok2 := printed.ParseSize(m[2])
 			if ok1 && ok2 && used <= total {
-				r.Capacity, r.Free = rounded(total), rounded(total-used)
+				r.Capacity, r.Free = printed.Rounded(total), printed.Rounded(total-used)
 				if total-used < total/10 && !f.progressBefore() {
 					r.Kind = GPUContention // by nvidia-smi the card was full before we held anything
 				}
@@ -381,10 +383,10 @@ func (r *Report) gpu(f *finding) {
 		r.Kind = GPUCapacity // TensorFlow's allocator prints its state when it has no more to give
 	}
 	if r.Kind == GPUUnspecified && r.Capacity == nil && r.Requested != nil && unit.Value(r.Free) >= *r.Requested &&
-		notReservable.MatchString(joined(near)) {
+		notReservable.MatchString(printed.Joined(near)) {
 		r.Kind = GPUFragmentation
 	}
-	if r.Kind == GPUUnspecified && noHole.MatchString(joined(near)) {
+	if r.Kind == GPUUnspecified && noHole.MatchString(printed.Joined(near)) {
 		r.Kind = GPUFragmentation
 	}
 }
@@ -392,8 +394,8 @@ func (r *Report) gpu(f *finding) {
 // progressBefore reports whether the program had made progress before: then a full card is full of what it holds
 // itself.
 func (f *finding) progressBefore() bool {
-	for _, r := range near(f.rows, f.at, aheadRows, 0) {
-		if _, ok := progressOf(r.body); ok {
+	for _, r := range printed.Near(f.rows, f.at, aheadRows, 0) {
+		if _, ok := printed.ProgressOf(r.Body); ok {
 			return true
 		}
 	}
@@ -411,7 +413,7 @@ var notReservable = rx(`That was not possible\. There are .{1,60} free, .{1,60} 
 func (r *Report) setPhase(f *finding, calls, after []frame, state State) {
 	f.saved = f.fatal && state.trainedOn()
 	defer func() { r.Part = r.part(f, calls, after, state) }()
-	if f.phase == "" && f.x.phase == "" && reportsWorkers.MatchString(f.rows[f.at].body) {
+	if f.phase == "" && f.x.phase == "" && reportsWorkers.MatchString(f.rows[f.at].Body) {
 		r.Phase, r.Stage = Unknown, string(Unknown)
 		return
 	}
@@ -419,7 +421,7 @@ func (r *Report) setPhase(f *finding, calls, after []frame, state State) {
 		r.Phase, r.Stage = Unknown, "training"
 		return
 	}
-	if tfFailure.MatchString(f.rows[f.at].body) { // TensorFlow names the operation, below
+	if tfFailure.MatchString(f.rows[f.at].Body) { // TensorFlow names the operation, below
 		if p := f.operation(); p != Unknown {
 			r.Phase, r.Stage = p, p.Coarse()
 			return
@@ -438,9 +440,9 @@ func (r *Report) setPhase(f *finding, calls, after []frame, state State) {
 		}
 	}
 	switch {
-	case f.rule.kind == SharedMemory || loaderProcess.MatchString(f.rows[f.at].body):
+	case f.rule.kind == SharedMemory || loaderProcess.MatchString(f.rows[f.at].Body):
 		r.Phase = Data
-	case f.phase != "" && !agrees(frames, f.phase):
+	case f.phase != "" && frames.Coarse() != f.phase:
 		r.Phase = signPhase(f.phase)
 	case exact:
 		r.Phase = frames
@@ -466,7 +468,7 @@ var loaderProcess = rx(`DataLoader worker|\bpt_data_(?:worker|pin)\b`)
 
 // guess reads the words around evidence that has no frames.
 func (r *Report) guess(f *finding) Phase {
-	around := joined(near(f.rows, f.at, 12, 6))
+	around := printed.Joined(printed.Near(f.rows, f.at, 12, 6))
 	if p := phaseByLine(sourcePhases, around); p != Unknown {
 		return p
 	}
@@ -480,7 +482,7 @@ func (r *Report) guess(f *finding) Phase {
 	if !f.ofMemory() {
 		return Unknown
 	}
-	body := f.rows[f.at].body
+	body := f.rows[f.at].Body
 	switch {
 	case strings.Contains(body, "CUDA calloc"):
 		return Build // NCCL makes its communicator at the first collective
@@ -492,18 +494,16 @@ func (r *Report) guess(f *finding) Phase {
 	return f.told()
 }
 
-func agrees(p Phase, sign string) bool { return p.Coarse() == sign }
-
 // better returns a finding of the same failure with numbers if this one has none: another rank's message, or the original one
 // for a wrapper's message or a plugin's sign.
 func (f *finding) better(all []finding) *finding {
-	if f.count() > 1 {
+	if f.Count() > 1 {
 		return nil
 	}
 	var b *finding
 	for i := range all {
 		g := &all[i]
-		if g.order != f.order && g.rule.kind == f.rule.kind && g.count() > max(1, f.count()) && !g.alive && b == nil {
+		if g.order != f.order && g.rule.kind == f.rule.kind && g.Count() > max(1, f.Count()) && !g.alive && b == nil {
 			b = g
 		}
 	}

@@ -1,6 +1,17 @@
 package oom
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/launch-ml/launch/core/oom/printed"
+
+	"github.com/launch-ml/launch/core/lazy"
+)
+
+// A pattern is a regular expression that is compiled when it is first used: most programs never fail.
+type pattern = lazy.Regexp
+
+func rx(source string) *pattern { return lazy.MustCompile(source) }
 
 // A nature says what a text means for the program that printed it.
 type nature uint8
@@ -283,7 +294,7 @@ var rules = []rule{
 	host(probable, raised,
 		`\b(?:RuntimeError|OSError|Error): .*(?:[Cc]annot allocate memory|CUDA error: host|cudaHostAlloc)`),
 
-	{kind: CPUAlloc, weight: probable, nature: spoken, re: refusedAbroad, cause: "out of host memory"},
+	{kind: CPUAlloc, weight: probable, nature: spoken, re: printed.RefusedAbroad, cause: "out of host memory"},
 	// pyarrow/error.pxi, of Status::OutOfMemory in cpp/src/arrow/memory_pool.cc
 	host(probable, raised, `\bArrowMemoryError\b(?:: |:?\s*$)`),
 
@@ -347,7 +358,7 @@ var rules = []rule{
 		`terminated (?:with|by) signal (?:SIGKILL|9\b)`,
 		`(?:exit ?code|return code|exit status|exited with code)[ :=]+(?:-9|137)\b|interrupted by signal 9`,
 		`[Tt]erminated by signal 9\b|failed \(exitcode: -9\)`).because(""),
-	{kind: HostOOM, weight: killed, nature: spoken, re: endedAbroad},
+	{kind: HostOOM, weight: killed, nature: spoken, re: printed.EndedAbroad},
 
 	// --- what is no memory, though it may look so -----------------------------------------------------------------
 	other("kernel_resources", broken, raised, "a kernel asks for more on-chip memory than this GPU has: "+

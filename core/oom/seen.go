@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -56,7 +58,7 @@ type Inside struct {
 type Refusal struct {
 	PID    int           `json:"pid"`
 	Before time.Duration `json:"before_ns"` // the program's end
-	Numbers
+	printed.Numbers
 	Frames []Frame `json:"frames,omitempty"` // outermost first
 }
 

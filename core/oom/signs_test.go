@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/launch-ml/launch/core/job"
@@ -219,12 +221,12 @@ func TestPrecedence(t *testing.T) {
 // On a terminal every line ends in CR LF, and that redraws nothing: the context before a message is there all the same.
 func TestTailOfATerminal(t *testing.T) {
 	for _, end := range []string{"\n", "\r\n"} {
-		var tl tail
-		c := cleaner{emit: func(s segment) { tl.add(s, false) }}
-		c.write([]byte("one" + end + "two" + end + "10%\r20%\r30%" + end + "three" + end))
+		var tl printed.Tail
+		c := printed.Cleaner{Emit: func(s printed.Segment) { tl.Add(s, false) }}
+		c.Write([]byte("one" + end + "two" + end + "10%\r20%\r30%" + end + "three" + end))
 		var got []string
-		for _, l := range tl.lines(10) {
-			got = append(got, l.text)
+		for _, l := range tl.Lines(10) {
+			got = append(got, l.Text)
 		}
 		if s := strings.Join(got, " "); s != "one two 30% three" {
 			t.Errorf("lines ending in %q: the tail holds %q, want one two 30%% three", end, s)

@@ -24,15 +24,15 @@ const listingRows = 24
 
 // listing returns the source that stands below a frame; false if there is none with an arrow.
 func (f *finding) listing(c frame) (l listing, ok bool) {
-	if c.row >= len(f.rows) || strings.Contains(f.rows[c.row].body, `File "`) {
+	if c.row >= len(f.rows) || strings.Contains(f.rows[c.row].Body, `File "`) {
 		return l, false
 	}
 	var lines []string
 	arrow := -1
 	for i := c.row + 1; i < min(len(f.rows), c.row+listingRows); i++ {
-		m := shownLine.FindStringSubmatch(f.rows[i].body)
+		m := shownLine.FindStringSubmatch(f.rows[i].Body)
 		if m == nil || i == f.at {
-			if len(lines) == 0 && strings.TrimSpace(f.rows[i].body) == "" {
+			if len(lines) == 0 && strings.TrimSpace(f.rows[i].Body) == "" {
 				continue // rich leaves a line free
 			}
 			break
@@ -220,7 +220,7 @@ func (f *finding) sourceOf(c frame) string {
 		return l.statement
 	}
 	if c.row+1 < len(f.rows) && c.row+1 != f.at {
-		return f.rows[c.row+1].body
+		return f.rows[c.row+1].Body
 	}
 	return ""
 }

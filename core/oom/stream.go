@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/metric"
 )
@@ -26,17 +28,17 @@ const (
 // An excerpt is the text around lines that may matter. Only a report reads it.
 type excerpt struct {
 	stream    string
-	lines     []held
+	lines     []printed.Held
 	first     int // index of the first line that matters; what stands before is context
 	bytes     int
 	left      int // lines that may still be added
 	memory    bool
-	phase     string        // the phase by signs at the last line that may be about memory
-	announced bool          // the program prints where other phases begin
-	signs     map[int]Event // by line number: the plugin's signs of an out-of-memory or its survival
-	after     []progress    // seen since it was closed
-	looks     int           // for these
-	ends      bool          // its last line is the stream's
+	phase     string             // the phase by signs at the last line that may be about memory
+	announced bool               // the program prints where other phases begin
+	signs     map[int]Event      // by line number: the plugin's signs of an out-of-memory or its survival
+	after     []printed.Progress // seen since it was closed
+	looks     int                // for these
+	ends      bool               // its last line is the stream's
 	source    func(path string) []byte
 }
 
@@ -53,7 +55,7 @@ type Detector struct {
 	Source func(path string) []byte
 
 	mu      sync.Mutex
-	words   *words
+	words   *printed.Words
 	signs   *signReader
 	streams []*stream
 }
@@ -62,29 +64,29 @@ type Detector struct {
 type stream struct {
 	d        *Detector
 	name     string
-	cleaner  cleaner
-	tail     tail
+	cleaner  printed.Cleaner
+	tail     printed.Tail
 	excerpts []*excerpt
 	open     bool // the last excerpt is still being written
-	record   record
+	record   printed.Record
 	state    State
-	renewal  renewal
+	renewal  printed.Renewal
 	event    *Event    // the last sign of memory, of the line at hand
 	last     time.Time // when something came
 }
 
 // signLine matches one line, and the record it belongs to where rich has wrapped one over several lines. It says whether
 // an out-of-memory, or the survival of one, was among the signs.
-func (s *stream) signLine(seg segment, marks uint64) bool {
+func (s *stream) signLine(seg printed.Segment, marks uint64) bool {
 	s.event = nil
-	text, isRich := seg.text, false
+	text, isRich := seg.Text, false
 	if s.name != Log {
-		if message, first := richFirst(seg.text); first {
+		if message, first := printed.RichFirst(seg.Text); first {
 			s.endRecord()
-			s.record.begin(seg.number, seg.text, message)
+			s.record.Begin(seg.Number, seg.Text, message)
 			text, isRich = message, true
-		} else if s.record.open {
-			if rest, more := richRest(seg.text); more && s.record.add(seg.text, rest) {
+		} else if s.record.Open {
+			if rest, more := printed.RichRest(seg.Text); more && s.record.Add(seg.Text, rest) {
 				return s.event != nil
 			}
 			s.endRecord()
@@ -95,17 +97,17 @@ func (s *stream) signLine(seg segment, marks uint64) bool {
 			if end >= len(text) || e.Kind == checked { // it, or another value of the check, may be in the next line
 				return
 			}
-			s.record.done(i)
+			s.record.Done(i)
 		}
-		s.take(e, seg.number, string(text))
+		s.take(e, seg.Number, string(text))
 	})
 	return s.event != nil
 }
 
 // endRecord matches a wrapped record as a whole, once it is known to be complete.
 func (s *stream) endRecord() {
-	s.record.matchWith(s.d, func(e Event) { s.take(e, s.record.number, string(s.record.text)) })
-	s.record.open = false
+	s.inRecord(func(e Event) { s.take(e, s.record.Number, string(s.record.Text)) })
+	s.record.Open = false
 }
 
 // take records a sign.
@@ -173,9 +175,9 @@ func (s *stream) now() State {
 	for i, v := range t.Checks {
 		t.Checks[i] = v.Clone()
 	}
-	s.record.matchWith(s.d, func(e Event) {
+	s.inRecord(func(e Event) {
 		e = s.placed(e)
-		e.Line.Text = string(s.record.text)
+		e.Line.Text = string(s.record.Text)
 		switch e.Kind {
 		case StoppedEarly:
 		case checked:
@@ -266,33 +268,34 @@ func (d *Detector) phaseFor(s *stream) string {
 
 // lastLine returns the last line that is not blank, without its margins; "" if there is none among the last 40.
 func (s *stream) lastLine() string {
-	lines := s.tail.lines(40)
-	if seg, ok := s.cleaner.pending(); ok {
-		lines = append(lines, held{seg.number, string(seg.text)})
+	lines := s.tail.Lines(40)
+	if seg, ok := s.cleaner.Pending(); ok {
+		lines = append(lines, seg.Held())
 	}
 	for _, l := range slices.Backward(lines) {
-		if text := strings.TrimSpace(l.text); text != "" {
+		if text := strings.TrimSpace(l.Text); text != "" {
 			return text
 		}
 	}
 	return ""
 }
 
-// matchWith calls found for every sign in the record that was not found in its first line.
-func (r *record) matchWith(d *Detector, found func(Event)) {
-	if !r.open {
+// inRecord calls found for every sign in the wrapped record that was not found in its first line.
+func (s *stream) inRecord(found func(Event)) {
+	r, d := &s.record, s.d
+	if !r.Open {
 		return
 	}
-	seen := slices.Clone(r.found)
-	for _, text := range [][]byte{r.text, r.spaced} {
+	seen := slices.Clone(r.Found)
+	for _, text := range [][]byte{r.Text, r.Spaced} {
 		before := seen // a check may match several times
-		d.signs.match(text, d.words.scan(text), func(i int, e Event, _ int) {
+		d.signs.match(text, d.words.Scan(text), func(i int, e Event, _ int) {
 			if !slices.Contains(before, i) {
 				seen = append(seen, i)
 				found(e)
 			}
 		})
-		if bytes.Equal(r.text, r.spaced) {
+		if bytes.Equal(r.Text, r.Spaced) {
 			return
 		}
 	}

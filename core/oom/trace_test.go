@@ -3,6 +3,8 @@ package oom
 import (
 	"strings"
 	"testing"
+
+	"github.com/launch-ml/launch/core/oom/printed"
 )
 
 // TestPrefixes: what others put before a line is taken off, and says whose line it is where it does.
@@ -36,16 +38,16 @@ func TestPrefixes(t *testing.T) {
 		"> ":                                               "",
 		"[pod/a-0/main] 2026-04-01T17:06:35.003Z [rank1]: ": "[pod/a-0/main]",
 	} {
-		r := row{body: prefix + text}
-		r.unprefix()
-		if r.body != text || r.rank != rank {
-			t.Errorf("of %q is left %q, of rank %q", prefix+text, r.body, r.rank)
+		r := printed.Row{Body: prefix + text}
+		r.Unprefix()
+		if r.Body != text || r.Rank != rank {
+			t.Errorf("of %q is left %q, of rank %q", prefix+text, r.Body, r.Rank)
 		}
 	}
 	for _, line := range []string{"RuntimeError: x", "epoch1: loss 3", "loss: 0.5", "a | b", "[INFO] x", "[2026-04-01 10:00:00] x", "Step 3: x"} {
-		r := row{body: line}
-		if r.unprefix(); r.body != line || r.rank != "" {
-			t.Errorf("%q becomes %q, of rank %q", line, r.body, r.rank)
+		r := printed.Row{Body: line}
+		if r.Unprefix(); r.Body != line || r.Rank != "" {
+			t.Errorf("%q becomes %q, of rank %q", line, r.Body, r.Rank)
 		}
 	}
 }
@@ -55,18 +57,18 @@ func TestCut(t *testing.T) {
 	d := newDetector(t, trainer)
 	const message = "CUDA out of memory. Tried to allocate 2.00 GiB"
 	for shift := range 80 {
-		line := strings.Repeat("x ", maxRow/2-40) + strings.Repeat("y", shift) + " " + message + strings.Repeat(" and so on", 400)
-		rs, _ := rows([]held{{1, line}}, 0, d.words)
+		line := strings.Repeat("x ", printed.MaxRow/2-40) + strings.Repeat("y", shift) + " " + message + strings.Repeat(" and so on", 400)
+		rs, _ := printed.Rows([]printed.Held{{Number: 1, Text: line}}, 0, d.words)
 		whole, found := "", false
 		for i, r := range rs {
-			whole += r.body
-			found = found || strings.Contains(r.body, "out of memory")
-			if r.more != (i > 0) || len(r.body) > maxRow {
-				t.Fatalf("row %d of %d bytes goes on: %v", i, len(r.body), r.more)
+			whole += r.Body
+			found = found || strings.Contains(r.Body, "out of memory")
+			if r.More != (i > 0) || len(r.Body) > printed.MaxRow {
+				t.Fatalf("row %d of %d bytes goes on: %v", i, len(r.Body), r.More)
 			}
 		}
 		if whole != line || !found || len(rs) < 2 {
-			t.Fatalf("with the message at %d, the rows are torn: %d rows, %v", maxRow-79+shift, len(rs), found)
+			t.Fatalf("with the message at %d, the rows are torn: %d rows, %v", printed.MaxRow-79+shift, len(rs), found)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/launch-ml/launch/core/oom/printed"
+
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -65,49 +67,18 @@ const (
 	Weak    Confidence = "weak"    // a process was killed, and nothing shows by whom
 )
 
-// A Process is one that the message lists. It may be our own: in a container the message has the pids of the machine, which
-// our process does not know.
-type Process struct {
-	PID   int64
-	Bytes unit.Bytes
-}
-
-// MarshalJSON writes the pair [pid, bytes].
-func (p Process) MarshalJSON() ([]byte, error) { return json.Marshal([2]int64{p.PID, int64(p.Bytes)}) }
-
-// UnmarshalJSON reads the pair [pid, bytes].
-func (p *Process) UnmarshalJSON(b []byte) error {
-	var pair [2]int64
-	err := json.Unmarshal(b, &pair)
-	p.PID, p.Bytes = pair[0], unit.Bytes(pair[1])
-	return err
-}
-
-// Numbers are what the message states; nil means not stated. Reserved is the total, allocated included.
-type Numbers struct {
-	Requested    *unit.Bytes `json:"requested_bytes"`
-	Capacity     *unit.Bytes `json:"capacity_bytes"`
-	Allocated    *unit.Bytes `json:"allocated_bytes"`
-	Reserved     *unit.Bytes `json:"reserved_bytes"`
-	Free         *unit.Bytes `json:"free_bytes"`
-	ProcessInUse *unit.Bytes `json:"process_in_use_bytes,omitempty"`
-	Allowed      *unit.Bytes `json:"allowed_bytes,omitempty"` // a memory fraction's limit
-	PrivatePools *unit.Bytes `json:"private_pools_bytes,omitempty"`
-	Others       []Process   `json:"other_processes,omitempty"`
-}
-
-// same reports whether two messages are about the same request.
-func (n Numbers) same(o Numbers) bool {
-	return unit.Value(n.Requested) == unit.Value(o.Requested) && unit.Value(n.Allocated) == unit.Value(o.Allocated) &&
-		unit.Value(n.Free) == unit.Value(o.Free)
-}
-
 // A Line is where something was read.
 type Line struct {
 	Stream string `json:"stream,omitempty"`
 	Number int    `json:"line"` // from 1; a carriage return starts no new line
 	Text   string `json:"text"` // without escape sequences
 }
+
+// Numbers are what a message states, and a Process is one that it lists.
+type (
+	Numbers = printed.Numbers
+	Process = printed.Process
+)
 
 // A Report is what the output shows about the end of a program.
 type Report struct {
@@ -124,7 +95,7 @@ type Report struct {
 	Phase    Phase `json:"phase"`
 	// AnyForward: it is a forward pass, and no frame and no sign shows whether it is training's.
 	AnyForward bool `json:"-"`
-	Numbers
+	printed.Numbers
 	// Rank of the process that printed it, where several ran and the output shows it; else null.
 	Rank  *int64 `json:"rank"`
 	Frame string `json:"frame,omitempty"` // the innermost frame outside installed packages, "file.py:LINE in func"; null if unknown

@@ -125,7 +125,7 @@ func (r *Report) inside(in *Inside) {
 func (r *Report) refused(last *Refusal) {
 	calls := framesOf(last.Frames)
 	numbers := last.Numbers
-	if r.Numbers.count() > numbers.count() { // the message has other processes and a limit
+	if r.Numbers.Count() > numbers.Count() { // the message has other processes and a limit
 		numbers = r.Numbers
 	}
 	if !r.OfCard() {

@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/launch-ml/launch/core/oom/printed"
 )
 
 // A forward pass is in training, in validation, in a quantization, in an embedding of a data set, in a simulation:
@@ -91,7 +93,7 @@ func (f *finding) inTraining(calls []frame) training {
 	}
 	other := false
 	for i := top - 1; i >= max(0, top-aheadRows); i-- {
-		body := clip(f.rows[i].body)
+		body := printed.Clip(f.rows[i].Body)
 		switch {
 		case strings.Contains(body, `File "`), setting.MatchString(body):
 		case trainingWords.MatchString(body):
@@ -121,7 +123,7 @@ func (f *finding) ofTraining(calls []frame) bool {
 		}
 	}
 	for i := f.at; i >= max(0, f.at-aheadRows); i-- {
-		body := clip(f.rows[i].body)
+		body := printed.Clip(f.rows[i].Body)
 		if !strings.Contains(body, "File \"") && !setting.MatchString(body) && (trainingWords.MatchString(body) ||
 			validationWords.MatchString(body)) {
 			return true
@@ -223,7 +225,7 @@ func (f *finding) tests(calls []frame) bool {
 		return false
 	}
 	for i := calls[0].row - 1; i >= max(0, calls[0].row-headLines); i-- {
-		body := strings.TrimSpace(f.rows[i].body)
+		body := strings.TrimSpace(f.rows[i].Body)
 		switch {
 		case body == "", strings.Trim(body, "-") == "", strings.Contains(body, "Traceback (most recent call last)"):
 		default:

@@ -1,20 +1,20 @@
-package oom
+package printed
 
 import "bytes"
 
 const (
 	// maxLine bounds what is held of a line that does not end; what follows it counts as a further line. The overlap
 	// is read twice, so that no message is cut in two unseen.
-	maxLine = 16 << 10
+	MaxLine = 16 << 10
 	overlap = 1 << 10
 	// maxString bounds an escape sequence's string: a stray ESC ] must not swallow the rest of the output.
 	maxString = 2 << 10
 )
 
 // A segment is a piece of clean text that ended with a newline, with a carriage return, or at maxLine.
-type segment struct {
-	text   []byte // valid until emit returns
-	number int    // of the line, from 1
+type Segment struct {
+	Text   []byte // valid until emit returns
+	Number int    // of the line, from 1
 	redraw bool   // ended by a carriage return: a terminal shows what follows in its place
 }
 
@@ -35,8 +35,8 @@ const (
 //
 // Control characters are dropped, not replaced: torch 2.3 prints the GPU's index as a raw byte, and UTF-16 text, as
 // PowerShell writes it, is ASCII with NULs between.
-type cleaner struct {
-	emit    func(segment)
+type Cleaner struct {
+	Emit    func(Segment)
 	line    []byte
 	number  int
 	state   escState
@@ -55,7 +55,7 @@ func plainRun(p []byte) int {
 	return len(p)
 }
 
-func (c *cleaner) write(p []byte) {
+func (c *Cleaner) Write(p []byte) {
 	for i := 0; i < len(p); i++ {
 		if c.state != plainText {
 			c.escaped(p[i])
@@ -63,7 +63,7 @@ func (c *cleaner) write(p []byte) {
 		}
 		end := i + plainRun(p[i:])
 		line := p[i:end]
-		if len(c.line) > 0 || len(line) > maxLine || end == len(p) || p[end] != '\n' && p[end] != '\r' {
+		if len(c.line) > 0 || len(line) > MaxLine || end == len(p) || p[end] != '\n' && p[end] != '\r' {
 			c.text(line)
 			line = c.line
 		} // else the whole line lies here, and need not be copied
@@ -86,38 +86,38 @@ func (c *cleaner) write(p []byte) {
 	}
 }
 
-func (c *cleaner) text(p []byte) {
-	for len(c.line)+len(p) > maxLine {
-		n := maxLine - len(c.line)
+func (c *Cleaner) text(p []byte) {
+	for len(c.line)+len(p) > MaxLine {
+		n := MaxLine - len(c.line)
 		c.line = append(c.line, p[:n]...)
 		p = p[n:]
-		c.emit(segment{text: c.line, number: c.number + 1})
+		c.Emit(Segment{Text: c.line, Number: c.number + 1})
 		c.line = append(c.line[:0], c.line[len(c.line)-overlap:]...)
 		c.wrapped = true
 	}
 	c.line = append(c.line, p...)
 }
 
-func (c *cleaner) newline(line []byte) {
+func (c *Cleaner) newline(line []byte) {
 	c.flush(line, false)
 	c.number++
 	c.drawn, c.wrapped = false, false
 }
 
 // flush emits the line so far. An empty line is emitted only if the program printed it as one.
-func (c *cleaner) flush(line []byte, redraw bool) {
+func (c *Cleaner) flush(line []byte, redraw bool) {
 	if len(line) > 0 || !redraw && !c.drawn && !c.wrapped {
-		c.emit(segment{text: line, number: c.number + 1, redraw: redraw})
+		c.Emit(Segment{Text: line, Number: c.number + 1, redraw: redraw})
 	}
 	c.line = c.line[:0]
 }
 
 // pending returns the last line, which has no end yet.
-func (c *cleaner) pending() (segment, bool) {
-	return segment{text: bytes.Clone(c.line), number: c.number + 1}, len(c.line) > 0
+func (c *Cleaner) Pending() (Segment, bool) {
+	return Segment{Text: bytes.Clone(c.line), Number: c.number + 1}, len(c.line) > 0
 }
 
-func (c *cleaner) escaped(b byte) {
+func (c *Cleaner) escaped(b byte) {
 	if b == '\n' || b == 0x18 || b == 0x1a { // a line end, CAN or SUB ends a broken sequence
 		c.state = plainText
 		if b == '\n' {

@@ -1,31 +1,24 @@
-package oom
+package printed
 
 import (
 	"sync"
-
-	"github.com/launch-ml/launch/core/lazy"
 )
-
-// A pattern is a regular expression that is compiled when it is first used: most programs never fail.
-type pattern = lazy.Regexp
-
-func rx(source string) *pattern { return lazy.MustCompile(source) }
 
 // Marks of words, by what they may mean. The plugin's signs share the bits above these.
 const (
-	markMemory uint64 = 1 << iota
-	markFailure
-	markFrame
-	markBar   // of a progress bar
-	markStat  // what a line of progress states beside its counter
-	markCount // the counter's name
-	firstSign = iota
+	MarkMemory uint64 = 1 << iota
+	MarkFailure
+	MarkFrame
+	MarkBar   // of a progress bar
+	MarkStat  // what a line of progress states beside its counter
+	MarkCount // the counter's name
+	FirstSign = iota
 )
 
 // words finds many words in a line in one pass, ASCII case ignored: the automaton of Aho and Corasick (1975),
 // flattened over byte classes. A regular expression costs a hundred times as much a byte, so they run only on lines
 // that may matter.
-type words struct {
+type Words struct {
 	list  map[string]uint64 // each with its marks
 	once  sync.Once         // lays the rest out when the first line comes: a program's start does not wait for it
 	class [256]uint8
@@ -35,9 +28,9 @@ type words struct {
 }
 
 // newWords returns the automaton of words, each with its marks.
-func newWords(list map[string]uint64) *words { return &words{list: list} }
+func NewWords(list map[string]uint64) *Words { return &Words{list: list} }
 
-func (w *words) build() {
+func (w *Words) build() {
 	w.width = 1
 	most := 1 // states
 	for word := range w.list {
@@ -70,14 +63,14 @@ func (w *words) build() {
 }
 
 // newState adds a state without edges.
-func (w *words) newState() uint16 {
+func (w *Words) newState() uint16 {
 	w.next = append(w.next, make([]uint16, w.width)...)
 	w.marks = append(w.marks, 0)
 	return uint16(len(w.marks) - 1)
 }
 
 // link follows the tree level by level: what fails in a state goes on as the longest proper suffix of what was read.
-func (w *words) link() {
+func (w *Words) link() {
 	fail := make([]uint16, len(w.marks))
 	queue := []uint16{0}
 	for len(queue) > 0 {
@@ -101,7 +94,7 @@ func (w *words) link() {
 }
 
 // scan returns the marks of all words in a line.
-func (w *words) scan(line []byte) (marks uint64) {
+func (w *Words) Scan(line []byte) (marks uint64) {
 	w.once.Do(w.build)
 	s := 0
 	for _, b := range line {

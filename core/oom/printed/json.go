@@ -1,4 +1,4 @@
-package oom
+package printed
 
 import (
 	"encoding/json"

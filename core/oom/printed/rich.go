@@ -1,4 +1,4 @@
-package oom
+package printed
 
 import (
 	"bytes"
@@ -7,23 +7,23 @@ import (
 
 // A record is one message of rich's log handler, which wraps it into a column, between the time and level on its left and
 // the file name on its right (Rich, rich/_log_render.py).
-type record struct {
-	open   bool
-	number int
-	text   []byte // joined as rich broke it
-	spaced []byte // joined with spaces throughout
+type Record struct {
+	Open   bool
+	Number int
+	Text   []byte // joined as rich broke it
+	Spaced []byte // joined with spaces throughout
 	edge   int    // the column where the message's lines end, 0 if unknown
 	filled bool   // the last line reached the edge
-	lines  int
-	found  []int
+	Lines  int
+	Found  []int
 }
 
-const maxRecord = 8 << 10
+const MaxRecord = 8 << 10
 
-func (r *record) begin(number int, line, message []byte) {
-	r.open, r.number, r.lines, r.found = true, number, 1, r.found[:0]
-	r.text = append(r.text[:0], message...)
-	r.spaced = append(r.spaced[:0], message...)
+func (r *Record) Begin(number int, line, message []byte) {
+	r.Open, r.Number, r.Lines, r.Found = true, number, 1, r.Found[:0]
+	r.Text = append(r.Text[:0], message...)
+	r.Spaced = append(r.Spaced[:0], message...)
 	r.edge = 0
 	if right := richRight.FindIndex(line); right != nil {
 		r.edge = utf8.RuneCount(bytes.TrimRight(line, " ")) - utf8.RuneCount(bytes.TrimSpace(line[right[0]:])) - 1
@@ -32,26 +32,26 @@ func (r *record) begin(number int, line, message []byte) {
 }
 
 // fill reports whether a line reaches the edge: rich breaks a word only if it is longer than a line, and then fills the line.
-func (r *record) fill(line, message []byte) {
+func (r *Record) fill(line, message []byte) {
 	at := bytes.Index(line, message)
 	r.filled = r.edge > 0 && at >= 0 && utf8.RuneCount(line[:at+len(message)]) == r.edge
 }
 
-func (r *record) add(line, rest []byte) bool {
-	if len(r.spaced)+len(rest) > maxRecord {
+func (r *Record) Add(line, rest []byte) bool {
+	if len(r.Spaced)+len(rest) > MaxRecord {
 		return false
 	}
 	if !r.filled {
-		r.text = append(r.text, ' ')
+		r.Text = append(r.Text, ' ')
 	}
-	r.text = append(r.text, rest...)
-	r.spaced = append(append(r.spaced, ' '), rest...)
+	r.Text = append(r.Text, rest...)
+	r.Spaced = append(append(r.Spaced, ' '), rest...)
 	r.fill(line, rest)
-	r.lines++
+	r.Lines++
 	return true
 }
 
-func (r *record) done(i int) { r.found = append(r.found, i) }
+func (r *Record) Done(i int) { r.Found = append(r.Found, i) }
 
 // recordIndent is the least indentation of a wrapped message: the width of the level column.
 const recordIndent = 9
@@ -62,7 +62,7 @@ var (
 )
 
 // richFirst returns the message part of a record's first line.
-func richFirst(line []byte) ([]byte, bool) {
+func RichFirst(line []byte) ([]byte, bool) {
 	if len(line) < recordIndent || line[0] != '[' && line[0] != ' ' && (line[0] < 'C' || line[0] > 'W') {
 		return nil, false
 	}
@@ -78,7 +78,7 @@ func richFirst(line []byte) ([]byte, bool) {
 }
 
 // richRest returns the message part of a further line of a record.
-func richRest(line []byte) ([]byte, bool) {
+func RichRest(line []byte) ([]byte, bool) {
 	rest := bytes.TrimLeft(line, " ")
 	if len(line)-len(rest) < recordIndent || len(rest) == 0 {
 		return nil, false

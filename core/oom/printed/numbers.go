@@ -1,7 +1,8 @@
-package oom
+package printed
 
 import (
 	"bytes"
+	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
@@ -11,22 +12,22 @@ import (
 )
 
 // messageLines bounds the lines of one message.
-const messageLines = 14
+const MessageLines = 14
 
 // messageBytes bounds its length: of its lines the last may be longer. messageParts bounds how many ranks' messages one
 // text may hold.
-const messageBytes, messageParts = 4 << 10, 16
+const MessageBytes, MessageParts = 4 << 10, 16
 
 // squeeze joins the lines of a message without any white space. So the text is the same wherever a terminal, a pager or rich
 // wrapped it, even within a word or a number, and the patterns below have no spaces. A line that begins with a time is no
 // continuation: a newline separates its digits from a number before them.
-func squeeze(lines []row) string {
+func Squeeze(lines []Row) string {
 	var b strings.Builder
 	for _, l := range lines {
-		if startsAnew.MatchString(l.body) {
+		if startsAnew.MatchString(l.Body) {
 			b.WriteByte('\n')
 		}
-		for _, f := range strings.Fields(l.body) {
+		for _, f := range strings.Fields(l.Body) {
 			b.WriteString(f)
 		}
 	}
@@ -148,16 +149,16 @@ var lastForms = []form{
 
 var (
 	// xla/service/hlo_rematerialization.cc, a line of its own
-	xlaLimit = rx(`Can't reduce memory use below ` + size)
+	XlaLimit = rx(`Can't reduce memory use below ` + size)
 	tfTensor = rx(`withshape\[([\d,]+)\]andtype([a-z]+\d*)on/`)
 	// tensorflow/core/framework/allocator.cc, AllocatorStats::DebugString
-	tfLimit = rx(`(?:^|\] )\s*Limit: +(\d+)\s*$`)
-	tfInUse = rx(`^\s*InUse: +(\d+)\s*$`)
+	TfLimit = rx(`(?:^|\] )\s*Limit: +(\d+)\s*$`)
+	TfInUse = rx(`^\s*InUse: +(\d+)\s*$`)
 	// vllm/v1/worker/gpu_worker.py
 	vllmFree = rx(`Freememoryondevice(?:cuda:\d+)` +
 		`?\((\d[\d.]*)/(\d[\d.]*GiB)\)onstartupislessthandesiredGPUmemoryutilization\([\d.]+,(\d[\d.]*GiB)\)`)
 	// nvidia-smi's notation for used and total memory, for messages without numbers
-	smiUsage = rx(`(\d[\d,]*MiB)/(\d[\d,]*MiB)`)
+	SmiUsage = rx(`(\d[\d,]*MiB)/(\d[\d,]*MiB)`)
 )
 
 // tfSizes are the bytes of an element: tensorflow/core/framework/types.cc.
@@ -169,7 +170,7 @@ var prefixes = map[byte]float64{'K': float64(unit.KiB), 'M': float64(unit.MiB), 
 
 // parseSize reads "14.00MiB", or a number without a unit, as bytes, unrounded. It is not ok for impossible sizes, such as the
 // 2^64 bytes that Windows reports for "not available".
-func parseSize(s string) (float64, bool) {
+func ParseSize(s string) (float64, bool) {
 	s = strings.ReplaceAll(s, ",", "")
 	number, prefix := s, 1.
 	if end := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != '.' }); end >= 0 {
@@ -187,21 +188,21 @@ func parseSize(s string) (float64, bool) {
 }
 
 // find returns the size in re's first group, as bytes, unrounded.
-func find(re *pattern, s string) (float64, bool) {
+func Find(re *pattern, s string) (float64, bool) {
 	m := re.FindStringSubmatch(s)
 	if m == nil {
 		return 0, false
 	}
-	return parseSize(m[1])
+	return ParseSize(m[1])
 }
 
 // rounded returns bytes rounded to the nearest: the printed number is rounded already.
-func rounded(v float64) *unit.Bytes { return new(unit.Bytes(math.Round(v))) }
+func Rounded(v float64) *unit.Bytes { return new(unit.Bytes(math.Round(v))) }
 
 // set takes the size in re's first group for a number that is not known yet.
-func set(to **unit.Bytes, re *pattern, s string) {
-	if v, ok := find(re, s); ok && *to == nil {
-		*to = rounded(v)
+func Set(to **unit.Bytes, re *pattern, s string) {
+	if v, ok := Find(re, s); ok && *to == nil {
+		*to = Rounded(v)
 	}
 }
 
@@ -214,20 +215,20 @@ func (n *Numbers) read(forms []form, s string) {
 		}
 		for i, number := range f.to {
 			to := number(n)
-			if v, ok := parseSize(m[i+1]); ok && (f.when != keepsKnown || *to == nil) {
-				*to = rounded(v)
+			if v, ok := ParseSize(m[i+1]); ok && (f.when != keepsKnown || *to == nil) {
+				*to = Rounded(v)
 			}
 		}
 	}
 }
 
 // readNumbers reads the squeezed text of one message.
-func readNumbers(s string) (n Numbers) {
+func ReadNumbers(s string) (n Numbers) {
 	n.readOld(s)
 	n.read(torchForms, s)
-	if _, whole := find(msgAllocated, s); whole {
-		if u, ok := find(msgUnallocated, s); ok {
-			n.Reserved = new(*n.Allocated + *rounded(u))
+	if _, whole := Find(msgAllocated, s); whole {
+		if u, ok := Find(msgUnallocated, s); ok {
+			n.Reserved = new(*n.Allocated + *Rounded(u))
 		}
 	}
 	n.readProcesses(s)
@@ -237,8 +238,8 @@ func readNumbers(s string) (n Numbers) {
 	}
 	if m := vllmFree.FindStringSubmatch(s); m != nil { // all in GiB; it asks before it takes any
 		for i, to := range []**unit.Bytes{&n.Free, &n.Capacity, &n.Requested} {
-			if v, ok := parseSize(strings.TrimSuffix(m[i+1], "GiB") + "GiB"); ok {
-				*to = rounded(v)
+			if v, ok := ParseSize(strings.TrimSuffix(m[i+1], "GiB") + "GiB"); ok {
+				*to = Rounded(v)
 			}
 		}
 		n.Allocated, n.Reserved = new(unit.Bytes(0)), new(unit.Bytes(0))
@@ -249,13 +250,13 @@ func readNumbers(s string) (n Numbers) {
 
 // readProcesses reads what PyTorch's message lists of this process and of others on the card.
 func (n *Numbers) readProcesses(s string) {
-	if v, ok := find(msgThisProcess, s); ok && n.possible(v) {
-		n.ProcessInUse = rounded(v)
+	if v, ok := Find(msgThisProcess, s); ok && n.possible(v) {
+		n.ProcessInUse = Rounded(v)
 	}
 	for _, m := range msgOthers.FindAllStringSubmatch(s, 64) {
 		pid, err := strconv.ParseInt(m[1], 10, 64)
-		if v, ok := parseSize(m[2]); ok && err == nil && n.possible(v) {
-			n.Others = append(n.Others, Process{pid, *rounded(v)})
+		if v, ok := ParseSize(m[2]); ok && err == nil && n.possible(v) {
+			n.Others = append(n.Others, Process{pid, *Rounded(v)})
 		}
 	}
 }
@@ -276,11 +277,11 @@ func (n *Numbers) readOld(s string) {
 	if m == nil {
 		return
 	}
-	v, ok := parseSize(s[m[2]:m[3]])
+	v, ok := ParseSize(s[m[2]:m[3]])
 	if !ok {
 		return
 	}
-	n.Capacity = rounded(v)
+	n.Capacity = Rounded(v)
 	rest := s[m[1]:]
 	for first := true; ; first = false {
 		_, after, more := strings.Cut(rest, ";")
@@ -296,7 +297,7 @@ func (n *Numbers) readOld(s string) {
 		if at < 0 {
 			return
 		}
-		v, ok := parseSize(p[1])
+		v, ok := ParseSize(p[1])
 		if !ok {
 			continue
 		}
@@ -304,7 +305,7 @@ func (n *Numbers) readOld(s string) {
 		if l.label == "cached" {
 			v += float64(unit.Value(n.Allocated))
 		}
-		*l.to(n) = rounded(v)
+		*l.to(n) = Rounded(v)
 		if l.last {
 			return
 		}
@@ -343,7 +344,7 @@ func tensorBytes(shape, dtype string) *unit.Bytes {
 }
 
 // count returns how many numbers are known: of two messages, the one with more is read.
-func (n *Numbers) count() int {
+func (n *Numbers) Count() int {
 	c := len(n.Others)
 	for _, p := range []*unit.Bytes{n.Requested, n.Capacity, n.Allocated, n.Reserved, n.Free, n.ProcessInUse, n.Allowed} {
 		if p != nil {
@@ -353,27 +354,112 @@ func (n *Numbers) count() int {
 	return c
 }
 
-var (
-	retryWords = []byte(" failed with OOM on device ")
-	retryLine  = rx(`memory (?:allocation|mapping) failed with OOM on device \d+ while trying to (?:allocate|` +
-		`map) (\d+) bytes \(free: (\d+), total: (\d+)\)`)
-)
+// undecided reports whether the numbers that are missing may be those of contention or of fragmentation: what is
+// neither free nor known to be this process's is large enough for one of them.
+func (n *Numbers) Undecided() bool {
+	if n.Reserved != nil && n.Free != nil || n.ProcessInUse != nil || n.Allowed != nil {
+		return false
+	}
+	rest := *n.Capacity - unit.Value(n.Free) - n.own()
+	pieces := n.Reserved == nil && rest >= *n.Requested && rest*20 >= *n.Capacity
+	return pieces || rest > max(*n.Capacity/10, unit.GiB)
+}
 
-// readRetry reads a line that an allocator printed before it asked again.
-func readRetry(text []byte) (r Retry, ok bool) {
-	if !bytes.Contains(text, retryWords) {
-		return r, false
-	}
-	m := retryLine.FindStringSubmatch(string(text[:min(len(text), maxRow)]))
-	if m == nil {
-		return r, false
-	}
-	for i, to := range []*unit.Bytes{&r.Requested, &r.Free, &r.Total} {
-		v, ok := parseSize(m[i+1])
-		if !ok {
-			return r, false
+// Roomy reports whether far more than the request was free when it was refused: a twentieth of the card and 1 GiB
+// beyond it. Our choice: a card that is nearly full may refuse a little less than it reports as free.
+func (n *Numbers) Roomy() bool {
+	return n.Requested != nil && n.Capacity != nil && n.Free != nil && n.Allowed == nil && *n.Requested <= *n.Capacity &&
+		*n.Free-*n.Requested > max(*n.Capacity/20, unit.GiB)
+}
+
+// Siblings is how many other processes of one size hold the card, each no more than a context and a few buffers: the
+// ranks of one job that all began on the same card. 0 where there are fewer than three.
+func (n *Numbers) Siblings() int {
+	const context, alike = 2 * unit.GiB, 64 * unit.MiB
+	most := 0
+	for _, p := range n.Others {
+		same := 0
+		for _, q := range n.Others {
+			if d := p.Bytes - q.Bytes; q.Bytes <= context && d <= alike && d >= -alike {
+				same++
+			}
 		}
-		*to = *rounded(v)
+		most = max(most, same)
 	}
-	return r, true
+	if most < 3 {
+		return 0
+	}
+	return most
+}
+
+// own is what this process holds of the card, as far as can be known.
+func (n *Numbers) own() unit.Bytes {
+	if n.ProcessInUse != nil && *n.ProcessInUse >= unit.Value(n.Allocated) { // a broken NVML reports 0
+		return *n.ProcessInUse
+	}
+	reserved := max(unit.Value(n.Reserved), unit.Value(n.Allocated))
+	// In a container NVML's pids are the host's, so our own process is listed as "Process N"; it is the one that holds
+	// what we reserved and a CUDA context.
+	for _, p := range n.Others {
+		if p.Bytes >= reserved && p.Bytes <= reserved+4*unit.GiB {
+			return p.Bytes
+		}
+	}
+	return reserved + min(unit.GiB, unit.Value(n.Capacity)*6/100)
+}
+
+// OtherHeld is what other processes hold; never negative.
+func (n *Numbers) OtherHeld() unit.Bytes {
+	if n.Capacity == nil || n.Free == nil {
+		return 0
+	}
+	return max(0, *n.Capacity-*n.Free-n.own())
+}
+
+// A Process is one that the message lists. It may be our own: in a container the message has the pids of the machine, which
+// our process does not know.
+type Process struct {
+	PID   int64
+	Bytes unit.Bytes
+}
+
+// MarshalJSON writes the pair [pid, bytes].
+func (p Process) MarshalJSON() ([]byte, error) { return json.Marshal([2]int64{p.PID, int64(p.Bytes)}) }
+
+// UnmarshalJSON reads the pair [pid, bytes].
+func (p *Process) UnmarshalJSON(b []byte) error {
+	var pair [2]int64
+	err := json.Unmarshal(b, &pair)
+	p.PID, p.Bytes = pair[0], unit.Bytes(pair[1])
+	return err
+}
+
+// Numbers are what the message states; nil means not stated. Reserved is the total, allocated included.
+type Numbers struct {
+	Requested    *unit.Bytes `json:"requested_bytes"`
+	Capacity     *unit.Bytes `json:"capacity_bytes"`
+	Allocated    *unit.Bytes `json:"allocated_bytes"`
+	Reserved     *unit.Bytes `json:"reserved_bytes"`
+	Free         *unit.Bytes `json:"free_bytes"`
+	ProcessInUse *unit.Bytes `json:"process_in_use_bytes,omitempty"`
+	Allowed      *unit.Bytes `json:"allowed_bytes,omitempty"` // a memory fraction's limit
+	PrivatePools *unit.Bytes `json:"private_pools_bytes,omitempty"`
+	Others       []Process   `json:"other_processes,omitempty"`
+}
+
+// same reports whether two messages are about the same request.
+func (n Numbers) Same(o Numbers) bool {
+	return unit.Value(n.Requested) == unit.Value(o.Requested) && unit.Value(n.Allocated) == unit.Value(o.Allocated) &&
+		unit.Value(n.Free) == unit.Value(o.Free)
+}
+
+var retryWords = []byte(" failed with OOM on device ")
+
+// ReadRetry reads a line that an allocator printed before it asked again: the request, and the card's capacity and what
+// was free of it.
+func ReadRetry(text []byte) (n Numbers, ok bool) {
+	if bytes.Contains(text, retryWords) {
+		n.read(lastForms, Squeeze([]Row{{Body: string(text[:min(len(text), MaxRow)])}}))
+	}
+	return n, n.Requested != nil && n.Free != nil && n.Capacity != nil
 }

@@ -1,4 +1,4 @@
-package oom
+package printed
 
 import (
 	"strconv"
@@ -6,10 +6,10 @@ import (
 )
 
 // A progress is a counter that a training loop printed.
-type progress struct {
-	bar  bool // of a progress bar, which is written to standard error at once
-	live bool // not held in a buffer
-	n    int64
+type Progress struct {
+	Bar  bool // of a progress bar, which is written to standard error at once
+	Live bool // not held in a buffer
+	N    int64
 }
 
 var (
@@ -22,47 +22,47 @@ var (
 
 // Words of barCount, logStats and logCount. Two letters fold to s and k, by which these words may be written as well.
 var (
-	barWords  = []string{" [", " •"}
-	statWords = []string{"loss", "lr", "acc", "psnr", "it/s", "s/it", "eta", "ppl", "reward", "grad", "samples/s",
+	BarWords  = []string{" [", " •"}
+	StatWords = []string{"loss", "lr", "acc", "psnr", "it/s", "s/it", "eta", "ppl", "reward", "grad", "samples/s",
 		"tokens/s"}
-	countWords = []string{"epoch", "iter", "step", "batch", "it", "update"}
+	CountWords = []string{"epoch", "iter", "step", "batch", "it", "update"}
 
-	foldedLetters = []string{"ſ", "\u212a"}
+	FoldedLetters = []string{"ſ", "\u212a"}
 )
 
 // mayCount reports whether progressOf may find anything in a line with these marks: after a message about memory it is
 // asked of every line until the program shows progress.
-func mayCount(marks uint64) bool {
-	return marks&markBar != 0 || marks&markStat != 0 && marks&markCount != 0
+func MayCount(marks uint64) bool {
+	return marks&MarkBar != 0 || marks&MarkStat != 0 && marks&MarkCount != 0
 }
 
-func progressOf(text string) (progress, bool) {
+func ProgressOf(text string) (Progress, bool) {
 	if len(text) > 600 {
 		text = text[:600]
 	}
 	if m := barCount.FindStringSubmatch(text); m != nil {
-		n, err := strconv.ParseInt(digits(m[1]), 10, 64)
-		return progress{true, true, n}, err == nil
+		n, err := strconv.ParseInt(Digits(m[1]), 10, 64)
+		return Progress{true, true, n}, err == nil
 	}
 	if !logStats.MatchString(text) {
-		return progress{}, false
+		return Progress{}, false
 	}
 	m := logCount.FindStringSubmatch(text)
 	if m == nil {
-		return progress{}, false
+		return Progress{}, false
 	}
-	n, err := strconv.ParseInt(digits(m[1]), 10, 64)
-	return progress{false, stamped.MatchString(text), n}, err == nil
+	n, err := strconv.ParseInt(Digits(m[1]), 10, 64)
+	return Progress{false, stamped.MatchString(text), n}, err == nil
 }
 
 // digits strips what groups digits.
-func digits(s string) string { return grouping.Replace(s) }
+func Digits(s string) string { return grouping.Replace(s) }
 
 var (
 	grouping = strings.NewReplacer(",", "", "_", "", " ", "")
 	// barOf reads the bars of barCount, and of what they count to.
-	barOf = rx(`(\d+)/(\d+) (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
+	BarOf = rx(`(\d+)/(\d+) (?:\[\d+:\d\d|\d+:\d\d:\d\d •)`)
 	// measured is a figure of merit that a training reports.
-	measured = rx(`(?i)(?:loss|acc(?:uracy)?|psnr|ssim|dice|f1|auc|iou|score|perplexity|` +
+	Measured = rx(`(?i)(?:loss|acc(?:uracy)?|psnr|ssim|dice|f1|auc|iou|score|perplexity|` +
 		`ppl)["']?\s{0,2}[:=]?\s{0,2}\d+\.\d`)
 )

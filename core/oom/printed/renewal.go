@@ -1,4 +1,4 @@
-package oom
+package printed
 
 import (
 	"slices"
@@ -11,10 +11,10 @@ import (
 // The buffer of a dying program is also written after its traceback and also has progress, but a program prints its head only
 // once. Several ranks may each print it, before any of them has failed: lines that come twice there are no head. Neither is
 // what a program prints at every epoch, because that comes between the head and the failure too.
-type renewal struct {
-	head  []uint64 // of the first lines, without their numbers
+type Renewal struct {
+	Head  []uint64 // of the first lines, without their numbers
 	seen  map[uint64]bool
-	ended int // the line that ended the head
+	Ended int // the line that ended the head
 	next  int // the place in head behind the line that came again last
 	near  int // the number of that line
 	came  int // how many have, in order
@@ -22,9 +22,9 @@ type renewal struct {
 	prior int // where it did before that, with progress behind it
 	after int // lines of progress since
 
-	whole bool // headWhole lines of the head came again
-	agent int  // the line at which a sweep's agent began its last run; 0: none
-	moved int  // lines of progress since
+	Whole bool // headWhole lines of the head came again
+	Agent int  // the line at which a sweep's agent began its last run; 0: none
+	Moved int  // lines of progress since
 }
 
 const (
@@ -32,65 +32,65 @@ const (
 	headKept  = 24  // of them
 	headApart = 12  // lines between two of a head that comes again
 	headAgain = 3   // of its lines at the least, and three quarters of them
-	headAfter = 3   // of progress behind it
+	HeadAfter = 3   // of progress behind it
 	headWhole = 12  // of its lines that come again are another program's, also where that repeats some of them
 )
 
 // read looks at a line. Before a stream has spoken of anything that matters it reads the first lines only.
-func (r *renewal) read(seg segment, marks uint64, spoken bool) {
+func (r *Renewal) Read(seg Segment, marks uint64, spoken bool) {
 	counts := false
-	if (r.ended == 0 || r.agent > 0 || r.complete()) && mayCount(marks) {
-		if _, counts = progressOf(string(seg.text)); counts && r.complete() {
+	if (r.Ended == 0 || r.Agent > 0 || r.complete()) && MayCount(marks) {
+		if _, counts = ProgressOf(string(seg.Text)); counts && r.complete() {
 			r.after++
 		}
 	}
 	r.observe(seg, counts)
-	if r.ended == 0 {
-		if counts || seg.number > headRead || spoken {
-			r.ended = seg.number
+	if r.Ended == 0 {
+		if counts || seg.Number > headRead || spoken {
+			r.Ended = seg.Number
 		} else {
-			r.take(headHash(seg.text, marks))
+			r.take(HeadHash(seg.Text, marks))
 		}
 	}
-	if !spoken || len(r.head) < headAgain || counts {
+	if !spoken || len(r.Head) < headAgain || counts {
 		return
 	}
-	h := headHash(seg.text, marks)
+	h := HeadHash(seg.Text, marks)
 	if h <= 1 {
 		return
 	}
-	if !r.complete() && seg.number-r.near > headApart {
+	if !r.complete() && seg.Number-r.near > headApart {
 		r.next, r.came = 0, 0
 	}
-	for i, known := range r.head {
+	for i, known := range r.Head {
 		switch {
-		case known != h || i > 1 && (r.came == 0 || i < r.next && r.whole):
+		case known != h || i > 1 && (r.came == 0 || i < r.next && r.Whole):
 			continue
 		case i < r.next: // it comes once more: the newest counts
-			if line := r.renewed(); line != 0 {
+			if line := r.Renewed(); line != 0 {
 				r.prior = line
 			}
 			r.came, r.after = 0, 0
 		}
 		if r.came == 0 {
-			r.line = seg.number
+			r.line = seg.Number
 		}
-		r.next, r.near = i+1, seg.number
+		r.next, r.near = i+1, seg.Number
 		r.came++
-		r.whole = r.whole || r.came >= headWhole
+		r.Whole = r.Whole || r.came >= headWhole
 		return
 	}
 }
 
 // observe counts what shows the work of a program that began after another: lines of progress, and figures of merit.
-func (r *renewal) observe(seg segment, counts bool) {
+func (r *Renewal) observe(seg Segment, counts bool) {
 	switch {
-	case agentBegins(seg.text):
-		r.agent, r.moved = seg.number, 0
-	case counts && r.agent > 0:
-		r.moved++
+	case agentBegins(seg.Text):
+		r.Agent, r.Moved = seg.Number, 0
+	case counts && r.Agent > 0:
+		r.Moved++
 	}
-	if r.whole && !counts && r.complete() && measured.MatchString(string(seg.text[:min(len(seg.text), 400)])) {
+	if r.Whole && !counts && r.complete() && Measured.MatchString(string(seg.Text[:min(len(seg.Text), 400)])) {
 		r.after++
 	}
 }
@@ -102,31 +102,31 @@ func agentBegins(text []byte) bool {
 }
 
 // take adds a line to the head.
-func (r *renewal) take(h uint64) {
+func (r *Renewal) take(h uint64) {
 	switch {
 	case h <= 1:
 	case r.seen[h]:
-		for i := range r.head {
-			if r.head[i] == h {
-				r.head = slices.Delete(r.head, i, i+1) // of several ranks, or said again and again
+		for i := range r.Head {
+			if r.Head[i] == h {
+				r.Head = slices.Delete(r.Head, i, i+1) // of several ranks, or said again and again
 				break
 			}
 		}
-	case len(r.head) < headKept:
+	case len(r.Head) < headKept:
 		if r.seen == nil {
 			r.seen = map[uint64]bool{}
 		}
 		r.seen[h] = true
-		r.head = append(r.head, h)
+		r.Head = append(r.Head, h)
 	}
 }
 
 // complete reports whether enough of the head has come again.
-func (r *renewal) complete() bool { return r.came >= headAgain && 4*r.came >= 3*len(r.head) }
+func (r *Renewal) complete() bool { return r.came >= headAgain && 4*r.came >= 3*len(r.Head) }
 
 // renewed is the line at which the last program that made progress began, or 0 if that is the first program.
-func (r *renewal) renewed() int {
-	if r.complete() && r.after >= headAfter {
+func (r *Renewal) Renewed() int {
+	if r.complete() && r.after >= HeadAfter {
 		return r.line
 	}
 	return r.prior
@@ -134,9 +134,9 @@ func (r *renewal) renewed() int {
 
 // headHash is of a line without its numbers (FNV-1a); 0 for one that says too little, that counts, that is the source
 // below a warning, or that tells of a failure.
-func headHash(text []byte, marks uint64) uint64 {
+func HeadHash(text []byte, marks uint64) uint64 {
 	const enough = 8 // letters
-	if len(text) > 400 || len(text) > 1 && text[0] == ' ' && text[1] == ' ' || mayCount(marks) ||
+	if len(text) > 400 || len(text) > 1 && text[0] == ' ' && text[1] == ' ' || MayCount(marks) ||
 		strings.HasPrefix(string(text), "Traceback") {
 		return 0
 	}

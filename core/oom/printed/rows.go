@@ -1,4 +1,4 @@
-package oom
+package printed
 
 import (
 	"cmp"
@@ -8,15 +8,15 @@ import (
 )
 
 // A row is a line of an excerpt, and what is left of it without the prefixes that launchers put before each line.
-type row struct {
-	number int
-	text   string
-	body   string
-	rank   string // as "[rank3]", where the prefix says so
-	boxed  bool   // it stood in a box
-	more   bool   // it goes on a line that another row began
-	mild   bool   // of a traceback in a logger's record: its level is that of a program that goes on
-	source bool   // it stood in the box of a traceback, which shows source and not what happened
+type Row struct {
+	Number int
+	Text   string
+	Body   string
+	Rank   string // as "[rank3]", where the prefix says so
+	Boxed  bool   // it stood in a box
+	More   bool   // it goes on a line that another row began
+	Mild   bool   // of a traceback in a logger's record: its level is that of a program that goes on
+	Source bool   // it stood in the box of a traceback, which shows source and not what happened
 }
 
 // linePrefix is what others put before each line of a program; its groups, where they took part, say whose line it is.
@@ -40,49 +40,49 @@ var linePrefix = rx(`^(?:(\[[A-Za-z_]+\d+\]:|\[\d+,[\w:,-]+\]<std\w+>:) ?|\s{0,4
 const stamp = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)(?: std(?:out|err) [FP]|` +
 	` [\w.-]+ [\w.@/-]+(?:\[\d+\])?:)?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: [\w.-]+ [\w.@/-]+(?:\[\d+\])?:)?`
 
-// maxRow bounds a row, in bytes: all that is read of a text is read of rows, and what a rule costs grows with its length.
+// MaxRow bounds a row, in bytes: all that is read of a text is read of rows, and what a rule costs grows with its length.
 // The longest message of an allocator has 900 bytes.
-const maxRow = 2 << 10
+const MaxRow = 2 << 10
 
 // rows cleans the lines of an excerpt, and says where the first line that matters begins. A line is several rows if it
-// holds several lines as JSON, or is longer than maxRow.
-func rows(lines []held, first int, words *words) ([]row, int) {
-	out := make([]row, 0, len(lines))
+// holds several lines as JSON, or is longer than MaxRow.
+func Rows(lines []Held, first int, words *Words) ([]Row, int) {
+	out := make([]Row, 0, len(lines))
 	from, source := 0, false
 	for i, l := range lines {
 		if i == first {
 			from = len(out)
 		}
 		more := false
-		texts := unwrap(l.text)
+		texts := unwrap(l.Text)
 		mild, rank := false, ""
-		if strings.HasPrefix(strings.TrimSpace(l.text), `{"`) {
-			mild = len(texts) > 2 && mildRecord(l.text, 0)
-			if m := rankField.FindStringSubmatch(l.text); m != nil {
+		if strings.HasPrefix(strings.TrimSpace(l.Text), `{"`) {
+			mild = len(texts) > 2 && mildRecord(l.Text, 0)
+			if m := rankField.FindStringSubmatch(l.Text); m != nil {
 				rank = "rank=" + m[1]
 			}
 		}
 		for _, text := range texts {
 			for text != "" || !more {
 				piece := text
-				if len(text) > maxRow {
+				if len(text) > MaxRow {
 					piece = text[:cut(text, words)]
 				}
 				text = text[len(piece):]
-				r := row{number: l.number, text: l.text, body: piece, more: more, mild: mild}
+				r := Row{Number: l.Number, Text: l.Text, Body: piece, More: more, Mild: mild}
 				if more || text != "" {
-					r.text = piece
+					r.Text = piece
 				}
-				r.unprefix()
+				r.Unprefix()
 				r.unbox()
-				r.rank = cmp.Or(r.rank, rank)
-				if r.boxed && strings.Contains(r.body, "Traceback (most recent call last)") {
+				r.Rank = cmp.Or(r.Rank, rank)
+				if r.Boxed && strings.Contains(r.Body, "Traceback (most recent call last)") {
 					source = true
 				}
-				source = source && r.boxed
-				r.source = source
-				if more && r.rank == "" {
-					r.rank = out[len(out)-1].rank
+				source = source && r.Boxed
+				r.Source = source
+				if more && r.Rank == "" {
+					r.Rank = out[len(out)-1].Rank
 				}
 				out = append(out, r)
 				more = true
@@ -97,15 +97,15 @@ func rows(lines []held, first int, words *words) ([]row, int) {
 
 // cut returns where to end the first row of a text that is longer than one: at a space, and if there is one, far from all
 // words that matter, so that none is torn in two.
-func cut(text string, words *words) int {
+func cut(text string, words *Words) int {
 	const room = 48 // longer than any word
 	first := 0
-	for at := maxRow; ; {
+	for at := MaxRow; ; {
 		at = strings.LastIndexByte(text[:at], ' ')
-		if at <= maxRow/2 {
+		if at <= MaxRow/2 {
 			break
 		}
-		if words.scan([]byte(text[at-room:min(len(text), at+room)]))&^(markBar|markStat|markCount) == 0 {
+		if words.Scan([]byte(text[at-room:min(len(text), at+room)]))&^(MarkBar|MarkStat|MarkCount) == 0 {
 			return at
 		}
 		first = max(first, at)
@@ -113,8 +113,8 @@ func cut(text string, words *words) int {
 	if first > 0 {
 		return first
 	}
-	at := maxRow
-	for at > maxRow-4 && !utf8.RuneStart(text[at]) {
+	at := MaxRow
+	for at > MaxRow-4 && !utf8.RuneStart(text[at]) {
 		at--
 	}
 	return at
@@ -141,54 +141,54 @@ func unwrap(text string) []string {
 }
 
 // unprefix takes off what others have put before the line, four deep at most: a stamp, a pod, a rank, a comment.
-func (r *row) unprefix() {
+func (r *Row) Unprefix() {
 	for range 4 {
-		m := linePrefix.FindStringSubmatchIndex(r.body)
+		m := linePrefix.FindStringSubmatchIndex(r.Body)
 		if m == nil {
 			break
 		}
-		for g := 2; g < len(m) && r.rank == ""; g += 2 {
+		for g := 2; g < len(m) && r.Rank == ""; g += 2 {
 			if m[g] >= 0 {
-				r.rank = strings.TrimSuffix(r.body[m[g]:m[g+1]], ":")
+				r.Rank = strings.TrimSuffix(r.Body[m[g]:m[g+1]], ":")
 			}
 		}
-		r.body = r.body[m[1]:]
+		r.Body = r.Body[m[1]:]
 	}
-	if message, ok := richFirst([]byte(r.body)); ok {
-		r.body = string(message)
+	if message, ok := RichFirst([]byte(r.Body)); ok {
+		r.Body = string(message)
 	}
 }
 
 // unbox takes off the frame that rich draws around a traceback (Rich, rich/traceback.py and rich/box.py).
-func (r *row) unbox() {
-	s := strings.TrimSpace(r.body)
+func (r *Row) unbox() {
+	s := strings.TrimSpace(r.Body)
 	switch {
 	case strings.HasPrefix(s, "╭"), strings.HasPrefix(s, "╰"), strings.HasPrefix(s, "┌"), strings.HasPrefix(s, "└"):
-		r.boxed = true
-		r.body = strings.Trim(s, "╭╮╰╯┌┐└┘─ ")
+		r.Boxed = true
+		r.Body = strings.Trim(s, "╭╮╰╯┌┐└┘─ ")
 	case strings.HasPrefix(s, "│"):
-		r.boxed = true
-		r.body = strings.TrimPrefix(strings.TrimSuffix(s, "│"), "│")
+		r.Boxed = true
+		r.Body = strings.TrimPrefix(strings.TrimSuffix(s, "│"), "│")
 	}
 }
 
-func clip(s string) string {
-	if len(s) > clipped {
-		return strings.ToValidUTF8(s[:clipped], "") + "…"
+func Clip(s string) string {
+	if len(s) > Clipped {
+		return strings.ToValidUTF8(s[:Clipped], "") + "…"
 	}
 	return s
 }
 
-const clipped = 600
+const Clipped = 600
 
-func near(rs []row, at, before, after int) []row {
+func Near(rs []Row, at, before, after int) []Row {
 	return rs[max(0, at-before):min(len(rs), at+after+1)]
 }
 
-func joined(rs []row) string {
+func Joined(rs []Row) string {
 	var b strings.Builder
 	for _, r := range rs {
-		b.WriteString(clip(r.body))
+		b.WriteString(Clip(r.Body))
 		b.WriteByte('\n')
 	}
 	return b.String()

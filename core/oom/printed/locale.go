@@ -1,4 +1,4 @@
-package oom
+package printed
 
 import (
 	"regexp"
@@ -8,7 +8,7 @@ import (
 var (
 	// notAllocated is what glibc says of ENOMEM in other languages (the libc.po files of glibc 2.36 and 2.43): of shells, of C
 	// programs, and of Python where a program has set its locale. In English the words are a rule's own.
-	notAllocated = []string{
+	NotAllocated = []string{
 		"Nicht genügend Hauptspeicher verfügbar", // de
 		"Ne peut allouer de la mémoire",          // fr
 		"No se pudo asignar memoria",             // es
@@ -34,10 +34,10 @@ var (
 		"메모리를 할당할 수 없습니다",                        // ko
 	}
 	// refusedAbroad is ENOMEM as perror(3), a shell or Python ends a line with it.
-	refusedAbroad = rx(`(?:[:：] ?|\[Errno 12\] )(?:` + strings.Join(notAllocated, "|") + `)(?:[.。]|: '.*')?\s*$`)
+	RefusedAbroad = rx(`(?:[:：] ?|\[Errno 12\] )(?:` + strings.Join(NotAllocated, "|") + `)(?:[.。]|: '.*')?\s*$`)
 	// killedAbroad is what strsignal(3) and bash call SIGKILL in other languages (libc.po of glibc 2.36 and bash.po of 5.2). Bash
 	// asks glibc, and where that knows no word it has its own.
-	killedAbroad = []string{
+	KilledAbroad = []string{
 		"Abgebrochen (Killed)", "Getötet", // de
 		"Tué", "Processus arrêté", // fr
 		"Matado", "Terminado (killed)", // es, gl
@@ -76,7 +76,7 @@ var (
 	// endedAbroad is how bash says it of a command of a script ("run.sh: línea 3: 811 Matado   python …"), of a job ("[1]+  Matado"),
 	// and of what was typed, where the word stands alone: a short one then says too little. In some languages the line is not in
 	// English and the word is (jobs.c, notify_of_job_status, and error.c).
-	endedAbroad = func() *pattern {
+	EndedAbroad = func() *pattern {
 		quoted := func(words []string) string {
 			var q []string
 			for _, w := range words {
@@ -85,13 +85,13 @@ var (
 			return "(?:" + strings.Join(q, "|") + ")"
 		}
 		var alone []string
-		for _, w := range killedAbroad {
+		for _, w := range KilledAbroad {
 			if standsAlone(w) {
 				alone = append(alone, w)
 			}
 		}
-		return rx(`\d+(?:\. ?|ª| )?\pL{0,10} ?[:：] *\d+ +(?:Killed|` + quoted(killedAbroad) + `)(?:\s|$)|` +
-			`^\s*\[\d+\][+-]? +` + quoted(killedAbroad) + `(?:\s|$)|^\s*` + quoted(alone) + `\s*$`)
+		return rx(`\d+(?:\. ?|ª| )?\pL{0,10} ?[:：] *\d+ +(?:Killed|` + quoted(KilledAbroad) + `)(?:\s|$)|` +
+			`^\s*\[\d+\][+-]? +` + quoted(KilledAbroad) + `(?:\s|$)|^\s*` + quoted(alone) + `\s*$`)
 	}()
 )
 
@@ -101,9 +101,9 @@ func standsAlone(word string) bool {
 }
 
 // killedWords are what a line with one of these is found by.
-func killedWords() (words []string) {
-	for _, w := range killedAbroad {
-		if w = lowered(w); !standsAlone(w) {
+func KilledWords() (words []string) {
+	for _, w := range KilledAbroad {
+		if w = Lowered(w); !standsAlone(w) {
 			w = " " + w + " " // bash fills the column with spaces
 		}
 		words = append(words, w)
@@ -112,7 +112,7 @@ func killedWords() (words []string) {
 }
 
 // lowered has the letters of ASCII small, as the words that are searched for have them.
-func lowered(s string) string {
+func Lowered(s string) string {
 	b := []byte(s)
 	for i := range b {
 		b[i] = lower(b[i])
