@@ -97,7 +97,7 @@ func (l *launch) foreseen(p *intake.Reading) {
 		return
 	}
 	if !l.Say.Quiet {
-		cli.Fitted(l.Say, os.Stderr, l.bars).Plan(reading.View(p))
+		cli.Fitted(l.Say, os.Stderr, l.bars).Brief(reading.View(p))
 	}
 	p.Job, p.Run, p.Warnings = nil, nil, nil
 }
@@ -242,7 +242,7 @@ func (l *launch) show(at nodes.Place, v ui.View) {
 	case at.Node > 0:
 		l.Say.Line("node %d of %d: the launch of node 0 at %s decides", at.Node, at.Nodes, at.Address)
 	case !l.Say.Quiet:
-		cli.Fitted(l.Say, os.Stderr, l.bars).Plan(v)
+		cli.Fitted(l.Say, os.Stderr, l.bars).Brief(v)
 	case v.Stop != nil:
 		l.Say.Stop(v.Run, v.Stop)
 	}

@@ -1,0 +1,82 @@
+package ui
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/config"
+)
+
+// Brief writes what a person needs before a run, in at most four lines: what it is, whether it fits, what changes at what
+// cost, and where the rest is. Behind them stands what is amiss with this run, a line each: nobody should find that in the
+// morning. A run that is not started, and a verbose printer, have the whole plan.
+func (p Printer) Brief(v View) {
+	if v.Stop != nil || v.Plan == nil || p.Verbose {
+		p.Plan(v)
+		return
+	}
+	p = p.fitted()
+	if v.Missing != nil {
+		p.line("%s %v", p.red("it stops as it begins:"), v.Missing)
+	}
+	p.line("%s", p.bold(v.title()))
+	p.line("%s%s", p.answer(v), v.needs())
+	if text := p.changed(v); text != "" {
+		p.line("%s", text)
+	}
+	p.before(v)
+	if len(v.Plan.Edits) > 0 || len(v.Truths) > 0 || v.close() {
+		p.line("every figure and reason: launch plan with the same command")
+	}
+	for _, w := range slices.Concat(v.Run.Job.Warnings, v.Warnings) {
+		p.line("%s %s", p.yellow("note:"), w)
+	}
+}
+
+// needs is what each phase needs of the room, where that is known.
+func (v View) needs() string {
+	if v.Run.Room == 0 {
+		return ""
+	}
+	var each []string
+	for _, c := range v.Plan.Choices {
+		if c.Estimate.Known() {
+			each = append(each, fmt.Sprintf("%s %v", c.Phase, c.Estimate.Total()))
+		}
+	}
+	if len(each) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s of %v)", strings.Join(each, ", "), v.Run.Room)
+}
+
+// changed is what you and launch have changed, in one line; "" for nothing.
+func (p Printer) changed(v View) string {
+	edits := func(all []config.Edit) string {
+		var each []string
+		for _, e := range all {
+			from, to := p.fromTo(e)
+			each = append(each, fmt.Sprintf("%s %s → %s", e.Knob, from, to))
+		}
+		return strings.Join(each, ", ")
+	}
+	var parts []string
+	if len(v.Run.Job.Asked) > 0 {
+		parts = append(parts, p.bold("set by you:")+" "+edits(v.Run.Job.Asked))
+	}
+	if len(v.Plan.Edits) > 0 {
+		text := p.bold("changed, in a copy:") + " " + edits(v.Plan.Edits)
+		switch a, b := v.Run.Job.Batch, v.Plan.Batch; {
+		case a == b:
+		case a.Global() == 0:
+			text += "; " + p.yellow("the global batch is not known, and may be another one")
+		case a.Global() != b.Global():
+			text += fmt.Sprintf("; %s %s instead of %s", p.yellow("global batch"), batchText(b), batchText(a))
+		default:
+			text += "; global batch stays " + batchText(b)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
