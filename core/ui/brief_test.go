@@ -56,7 +56,7 @@ func TestBrief(t *testing.T) {
 	var whole bytes.Buffer
 	Printer{W: &whole, Verbose: true}.Brief(View{Run: &run.Run{Job: j, Room: 4 * unit.GiB, Ladders: ladders},
 		Plan: &run.Plan{Choices: []run.Choice{choice}, Batch: j.Batch}})
-	if !strings.Contains(whole.String(), "training") || !strings.Contains(whole.String(), "room for this job") {
+	if !strings.Contains(whole.String(), "training") || !strings.Contains(whole.String(), "how certain") {
 		t.Errorf("with --verbose it is not the whole plan:\n%s", whole.String())
 	}
 }
