@@ -126,7 +126,8 @@ func diverged(s Seen) *job.Advice {
 	if len(s.Diverged) == 0 {
 		return nil
 	}
-	return &job.Advice{Name: job.NotFinite, Weight: job.Fails, What: "the last value of " + strings.Join(s.Diverged, ", ") +
+	return &job.Advice{Name: job.NotFinite, Weight: job.Fails, What: "the last value of " + strings.Join(s.Diverged,
+		", ") +
 		" is no finite number: training goes on without a result", Evidence: []string{}, Change: finite}
 }
 
@@ -141,16 +142,18 @@ func full(s Seen) *job.Advice {
 	if s.Short > 0 {
 		times += fmt.Sprintf(", %v short", s.Short)
 	}
-	return &job.Advice{Name: FullCard, Weight: job.Slow, What: "the card was full: the allocator emptied its cache, which takes " +
-		"time, and the next larger request fails", Evidence: []string{times},
+	return &job.Advice{Name: FullCard, Weight: job.Slow,
+		What: "the card was full: the allocator emptied its cache, which takes " +
+			"time, and the next larger request fails", Evidence: []string{times},
 		Change: "launch plan -- COMMAND lists milder rungs; launch --allow speed -- COMMAND takes one"}
 }
 
 func ahead(s Seen) *job.Advice {
 	for _, n := range s.Ahead {
 		if n.Needs > n.Room && n.Room > 0 {
-			return &job.Advice{Name: "ahead", Weight: job.Fails, What: fmt.Sprintf("%s has not run yet, and is estimated to need more "+
-				"than the card has", n.Phase), Evidence: []string{fmt.Sprintf("%v of %v", n.Needs, n.Room)},
+			return &job.Advice{Name: "ahead", Weight: job.Fails,
+				What: fmt.Sprintf("%s has not run yet, and is estimated to need more "+
+					"than the card has", n.Phase), Evidence: []string{fmt.Sprintf("%v of %v", n.Needs, n.Room)},
 				Change: "launch --rehearse -- COMMAND runs every phase once before the training"}
 		}
 	}
@@ -161,8 +164,9 @@ func unread(s Seen) *job.Advice {
 	if len(s.Unread) == 0 {
 		return nil
 	}
-	a := &job.Advice{Name: "unread", Weight: job.Tidy, What: "settings that the running code does not read", Evidence: []string{},
-		Change: "remove them: they suggest what does not happen"}
+	a := &job.Advice{Name: "unread", Weight: job.Tidy, What: "settings that the running code does not read",
+		Evidence: []string{},
+		Change:   "remove them: they suggest what does not happen"}
 	for _, u := range s.Unread {
 		a.Evidence = append(a.Evidence, u.Where+": "+u.Why)
 	}

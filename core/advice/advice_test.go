@@ -328,7 +328,8 @@ func TestRanked(t *testing.T) {
 	}
 	second := Give(Seen{Unread: []Setting{{"z", "y"}}, Retries: 1})
 	both := Once(first, second)
-	if got, want := names(both), []string{job.NotFinite, "full-card", "workers", "unread", "deprecated"}; !slices.Equal(got,
+	if got, want := names(both), []string{job.NotFinite, "full-card", "workers", "unread",
+		"deprecated"}; !slices.Equal(got,
 		want) {
 		t.Errorf("of two attempts %q, want %q", got, want)
 	}

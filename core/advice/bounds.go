@@ -139,7 +139,8 @@ func leak(c *climb, name, what string, room unit.Bytes, change string) *job.Advi
 	if c == nil {
 		return nil
 	}
-	a := &job.Advice{Name: name, Weight: job.Slow, What: fmt.Sprintf("%s climbs by %v an hour", what, c.PerHour), Change: change,
+	a := &job.Advice{Name: name, Weight: job.Slow, What: fmt.Sprintf("%s climbs by %v an hour", what, c.PerHour),
+		Change: change,
 		Evidence: []string{fmt.Sprintf("%v after %v, %v after %v", c.From.Held, hours(c.From.After), c.To.Held,
 			hours(c.To.After))}}
 	if c.Fails > 0 {

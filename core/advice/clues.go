@@ -10,6 +10,9 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// rx compiles a pattern when it is first used.
+var rx = lazy.MustCompile
+
 // The frameworks that a text may show by its frames. Each has names of its own for what every program has.
 const (
 	ofTorch        = "torch"
@@ -51,19 +54,19 @@ var (
 		name string
 		re   *lazy.Regexp
 	}{
-		{ofTransformers, lazy.MustCompile(`transformers[/\\]trainer(?:_seq2seq)?\.py`)}, // src/transformers/trainer.py
+		{ofTransformers, rx(`transformers[/\\]trainer(?:_seq2seq)?\.py`)}, // src/transformers/trainer.py
 		// src/lightning/pytorch, src/pytorch_lightning
-		{ofLightning, lazy.MustCompile(`(?:pytorch_lightning|lightning[/\\](?:pytorch|fabric))[/\\]\w+`)},
-		{ofDeepSpeed, lazy.MustCompile(`deepspeed[/\\](?:runtime|ops|__init__\.py)`)},                  // deepspeed/runtime/engine.py
-		{ofAccelerate, lazy.MustCompile(`accelerate[/\\](?:accelerator|optimizer|utils[/\\]\w+)\.py`)}, // src/accelerate/accelerator.py
+		{ofLightning, rx(`(?:pytorch_lightning|lightning[/\\](?:pytorch|fabric))[/\\]\w+`)},
+		{ofDeepSpeed, rx(`deepspeed[/\\](?:runtime|ops|__init__\.py)`)},                  // deepspeed/runtime/engine.py
+		{ofAccelerate, rx(`accelerate[/\\](?:accelerator|optimizer|utils[/\\]\w+)\.py`)}, // src/accelerate/accelerator.py
 		// torch/distributed/fsdp
-		{ofFSDP, lazy.MustCompile(`torch[/\\]distributed[/\\]fsdp[/\\]`)},
+		{ofFSDP, rx(`torch[/\\]distributed[/\\]fsdp[/\\]`)},
 		// jax/_src/api.py; jaxlib/xla_client.py
-		{ofJAX, lazy.MustCompile(`RESOURCE_EXHAUSTED: (?:Out of memory while|XLA:)|[/\\]jax[/\\]_src[/\\]|` +
+		{ofJAX, rx(`RESOURCE_EXHAUSTED: (?:Out of memory while|XLA:)|[/\\]jax[/\\]_src[/\\]|` +
 			`\b(?:XlaRuntimeError|JaxRuntimeError)\b`)},
 		// tensorflow/python/framework/errors_impl.py
-		{ofTensorFlow, lazy.MustCompile(`[/\\]tensorflow[/\\]python[/\\]|[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)},
-		{ofTorch, lazy.MustCompile(`[/\\]torch[/\\](?:nn|_tensor\.py|optim|autograd|utils|cuda|distributed)\b|allocated by PyTorch|` +
+		{ofTensorFlow, rx(`[/\\]tensorflow[/\\]python[/\\]|[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)},
+		{ofTorch, rx(`[/\\]torch[/\\](?:nn|_tensor\.py|optim|autograd|utils|cuda|distributed)\b|allocated by PyTorch|` +
 			`in total by PyTorch|\btorch\.(?:cuda\.)?OutOfMemoryError\b|DefaultCPUAllocator`)},
 	}
 	// torchLines are the lines of torch/nn/modules/module.py on which a module's call calls on, which nearly every release has
@@ -81,26 +84,26 @@ var (
 		re *lazy.Regexp
 		is TorchVersion
 	}{
-		{lazy.MustCompile(`\bAcceleratorError\b`), TorchVersion{From: 208}},
-		{lazy.MustCompile(`\btorch\.OutOfMemoryError\b`), TorchVersion{From: 205}},
-		{lazy.MustCompile(`has a total capacity of`), TorchVersion{From: 202}},
-		{lazy.MustCompile(`has a total capacty of`), TorchVersion{From: 201, To: 201}},
-		{lazy.MustCompile(`\btorch\.cuda\.OutOfMemoryError\b`), TorchVersion{From: 113}},
-		{lazy.MustCompile(`\(GPU \d+; [\d.]+ \w+ total capacity;`), TorchVersion{To: 200}},
-		{lazy.MustCompile(`[\d.]+ \w+ cached\)`), TorchVersion{To: 103}},
+		{rx(`\bAcceleratorError\b`), TorchVersion{From: 208}},
+		{rx(`\btorch\.OutOfMemoryError\b`), TorchVersion{From: 205}},
+		{rx(`has a total capacity of`), TorchVersion{From: 202}},
+		{rx(`has a total capacty of`), TorchVersion{From: 201, To: 201}},
+		{rx(`\btorch\.cuda\.OutOfMemoryError\b`), TorchVersion{From: 113}},
+		{rx(`\(GPU \d+; [\d.]+ \w+ total capacity;`), TorchVersion{To: 200}},
+		{rx(`[\d.]+ \w+ cached\)`), TorchVersion{To: 103}},
 	}
 )
 
 var (
-	moduleLine = lazy.MustCompile(`torch[/\\]nn[/\\]modules[/\\]module\.py(?:", line |:)(\d+)`)
+	moduleLine = rx(`torch[/\\]nn[/\\]modules[/\\]module\.py(?:", line |:)(\d+)`)
 	// what slurmstepd and srun print: src/slurmd/slurmstepd/mgr.c, task_cgroup_memory.c
-	slurmStep = lazy.MustCompile(`StepId=(\d+)\.(\w+)|\*\*\* (?:JOB|STEP) (\d+)(?:\.(\w+))? ON|\bin step (\d+)\.(\w+) cgroup|\bin StepId=(\d+)\.(\w+)`)
+	slurmStep = rx(`StepId=(\d+)\.(\w+)|\*\*\* (?:JOB|STEP) (\d+)(?:\.(\w+))? ON|\bin step (\d+)\.(\w+) cgroup|\bin StepId=(\d+)\.(\w+)`)
 	// how IPython names a cell's source: IPython/core/compilerop.py, ultratb.py
-	cellFrame  = lazy.MustCompile(`<ipython-input-\d+|[/\\]ipykernel_\d+[/\\]|\bCell In\s?\[\d+\]`)
-	ranksFrame = lazy.MustCompile(`torch[/\\]distributed[/\\]distributed_c10d\.py|local_rank: \d|\[rank\d+\]:`)
+	cellFrame  = rx(`<ipython-input-\d+|[/\\]ipykernel_\d+[/\\]|\bCell In\s?\[\d+\]`)
+	ranksFrame = rx(`torch[/\\]distributed[/\\]distributed_c10d\.py|local_rank: \d|\[rank\d+\]:`)
 	// what the Trainer says before it begins: transformers/trainer.py
-	trainerMicro = lazy.MustCompile(`Instantaneous batch size per device = ([\d,]+)`)
-	trainerAccum = lazy.MustCompile(`Gradient Accumulation steps = ([\d,]+)`)
+	trainerMicro = rx(`Instantaneous batch size per device = ([\d,]+)`)
+	trainerAccum = rx(`Gradient Accumulation steps = ([\d,]+)`)
 )
 
 // noExpandable are words that rule out expandable segments.
@@ -108,13 +111,13 @@ var noExpandable = []struct {
 	re  *lazy.Regexp
 	why string
 }{
-	{lazy.MustCompile(`17179869184\.00 GiB`), "on WSL or Windows they are not supported"}, // NVML_VALUE_NOT_AVAILABLE, 2^64 B
-	{lazy.MustCompile(`^\s*File "[A-Za-z]:\\`), "on Windows they are not supported"},
-	{lazy.MustCompile(`expandable_segments not supported`), "this platform does not support them"},
-	{lazy.MustCompile(`CUDA driver error: out of memory`), "they are on already"}, // only their cuMemCreate says it so
-	{lazy.MustCompile(`PeerToPeerAccess\.cpp`), "they need an NVML that works"},
-	{lazy.MustCompile(`\bHIP out of memory`), "they are not known to work on ROCm"},
-	{lazy.MustCompile(`\bXPU out of memory|\bMPS backend out of memory`), "they are CUDA's"},
+	{rx(`17179869184\.00 GiB`), "on WSL or Windows they are not supported"}, // NVML_VALUE_NOT_AVAILABLE, 2^64 B
+	{rx(`^\s*File "[A-Za-z]:\\`), "on Windows they are not supported"},
+	{rx(`expandable_segments not supported`), "this platform does not support them"},
+	{rx(`CUDA driver error: out of memory`), "they are on already"}, // only their cuMemCreate says it so
+	{rx(`PeerToPeerAccess\.cpp`), "they need an NVML that works"},
+	{rx(`\bHIP out of memory`), "they are not known to work on ROCm"},
+	{rx(`\bXPU out of memory|\bMPS backend out of memory`), "they are CUDA's"},
 }
 
 // devices are words by which a device that is not CUDA's is known.
@@ -122,10 +125,10 @@ var devices = []struct {
 	re   *lazy.Regexp
 	name string
 }{
-	{lazy.MustCompile(`\bHIP out of memory|\bhipError\w+`), "hip"},
-	{lazy.MustCompile(`\bXPU out of memory`), "xpu"},
-	{lazy.MustCompile(`\bMPS backend out of memory`), "mps"},
-	{lazy.MustCompile(`\bXLA:TPU\b|memory space hbm`), "tpu"},
+	{rx(`\bHIP out of memory|\bhipError\w+`), "hip"},
+	{rx(`\bXPU out of memory`), "xpu"},
+	{rx(`\bMPS backend out of memory`), "mps"},
+	{rx(`\bXLA:TPU\b|memory space hbm`), "tpu"},
 }
 
 // CluesIn reads them in the lines that a detector keeps, not in all that the program printed.

@@ -63,7 +63,8 @@ const rounding = 64 * unit.MiB
 const maxHolders = 4
 
 // witnesses are the sources of evidence as they are printed.
-var witnesses = map[oom.Source]string{oom.Output: "output", oom.Status: "its exit", oom.Kernel: "the kernel", oom.OnCard: "the card",
+var witnesses = map[oom.Source]string{oom.Output: "output", oom.Status: "its exit", oom.Kernel: "the kernel",
+	oom.OnCard: "the card",
 	oom.OnHost: "host memory", oom.Witness: "inside the program"}
 
 // witnessed prints one piece of evidence: its source, its line, and its text.

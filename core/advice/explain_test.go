@@ -38,13 +38,19 @@ func TestExplain(t *testing.T) {
 		want    []string // each must be said
 		not     string   // must not be
 	}{
-		{"written/torch26", []string{"out of GPU memory in a forward pass", "] 23.7 GiB", "it asked for 512 MiB more, 300 MiB beyond",
-			"asked by  unet.py:77 in forward", "seen      output, line 10:", "speed: half the micro-batch", "use_reentrant"}, "expandable"},
-		{"written/fragmented", []string{"in pieces too small", "env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"}, "(torch 2.2 or later)"},
-		{"written/limit", []string{"the limit of 4.00 GiB", "a higher memory fraction", "metrics: validation in tiles"}, "micro-batch"},
-		{"written/torch112", []string{"other processes hold about", "env CUDA_VISIBLE_DEVICES", "without the others it would have been met", "o about 8.50 GiB others"}, ""},
+		{"written/torch26", []string{"out of GPU memory in a forward pass", "] 23.7 GiB",
+			"it asked for 512 MiB more, 300 MiB beyond",
+			"asked by  unet.py:77 in forward", "seen      output, line 10:", "speed: half the micro-batch", "use_reentrant"},
+			"expandable"},
+		{"written/fragmented", []string{"in pieces too small", "env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+			"(torch 2.2 or later)"},
+		{"written/limit", []string{"the limit of 4.00 GiB", "a higher memory fraction", "metrics: validation in tiles"},
+			"micro-batch"},
+		{"written/torch112", []string{"other processes hold about", "env CUDA_VISIBLE_DEVICES",
+			"without the others it would have been met", "o about 8.50 GiB others"}, ""},
 		{"written/shm_enospc", []string{"/dev/shm", "docker run --shm-size"}, "file_system"},
-		{"written/slurm_oom", []string{"killed for lack of host memory", "sbatch --mem", "$ sacct -j 424242 "}, "micro-batch"},
+		{"written/slurm_oom", []string{"killed for lack of host memory", "sbatch --mem", "$ sacct -j 424242 "},
+			"micro-batch"},
 		{"written/torchrun_killed", []string{"nothing here confirms it", "weak:", "$ journalctl -k"}, "micro-batch"},
 		{"written/slurm_time", []string{"time limit", "sbatch --time"}, "memory"},
 		{"written/open_files", []string{"not memory", "$ ulimit -n", `set_sharing_strategy("file_system")`}, ""},
@@ -127,7 +133,8 @@ Traceback (most recent call last):
 `
 
 func TestClues(t *testing.T) {
-	trainer := `  File "/v/site-packages/transformers/trainer.py", line 2052, in train` + "\n    x()\n" + `  File "/v/site-packages/accelerate/accelerator.py", line 2134, in backward` + "\n    y()"
+	trainer := `  File "/v/site-packages/transformers/trainer.py", line 2052, in train` + "\n    x()\n" +
+		`  File "/v/site-packages/accelerate/accelerator.py", line 2134, in backward` + "\n    y()"
 	module := func(line int) string {
 		return fmt.Sprintf("  File \"/v/site-packages/torch/nn/modules/module.py\", line %d, in _call_impl\n    return forward_call(*args)", line)
 	}
@@ -138,22 +145,37 @@ func TestClues(t *testing.T) {
 		want  []string
 		not   []string
 	}{
-		"the Trainer's own numbers": {fmt.Sprintf(clued, "  Instantaneous batch size per device = 8\n  Gradient Accumulation steps = 4", trainer, refusal, capacity), "2.5 or later",
-			[]string{"transformers --per_device_train_batch_size 4 --gradient_accumulation_steps 8", "--gradient_checkpointing", "--bf16"}, []string{"accelerate ", "torch.autocast"}},
-		"the Trainer without numbers": {fmt.Sprintf(clued, "", trainer, refusal, capacity), "2.5 or later", []string{"--per_device_train_batch_size (half of it"}, nil},
-		"a batch that cannot be halved": {fmt.Sprintf(clued, "  Instantaneous batch size per device = 1\n  Gradient Accumulation steps = 4", trainer, refusal, capacity), "2.5 or later",
+		"the Trainer's own numbers": {fmt.Sprintf(clued,
+			"  Instantaneous batch size per device = 8\n  Gradient Accumulation steps = 4", trainer, refusal, capacity),
+			"2.5 or later",
+			[]string{"transformers --per_device_train_batch_size 4 --gradient_accumulation_steps 8",
+				"--gradient_checkpointing", "--bf16"}, []string{"accelerate ", "torch.autocast"}},
+		"the Trainer without numbers": {fmt.Sprintf(clued, "", trainer, refusal, capacity), "2.5 or later",
+			[]string{"--per_device_train_batch_size (half of it"}, nil},
+		"a batch that cannot be halved": {fmt.Sprintf(clued,
+			"  Instantaneous batch size per device = 1\n  Gradient Accumulation steps = 4", trainer, refusal, capacity),
+			"2.5 or later",
 			[]string{"(half of it"}, []string{"batch_size 0"}},
-		"lightning":                 {fmt.Sprintf(clued, "", `  File "/v/site-packages/lightning/pytorch/trainer/trainer.py", line 5, in fit`, refusal, capacity), "2.5 or later", []string{"accumulate_grad_batches=2", `precision="bf16-mixed"`}, []string{"--bf16"}},
-		"deepspeed":                 {fmt.Sprintf(clued, "", `  File "/v/site-packages/deepspeed/runtime/engine.py", line 5, in forward`, refusal, capacity), "2.5 or later", []string{`"zero_optimization"`, "train_micro_batch_size_per_gpu"}, nil},
-		"2.1 by its misspelling":    {fmt.Sprintf(clued, "", "", "torch.cuda.OutOfMemoryError", "capacty"), "2.1", []string{"max_split_size_mb:128"}, []string{"expandable_segments:True"}},
-		"2.4 by a line":             {fmt.Sprintf(clued, "", module(1553), "torch.cuda.OutOfMemoryError", capacity), "2.4", []string{"expandable_segments:True"}, []string{"torch 2.2 or later"}},
-		"witnesses that contradict": {fmt.Sprintf(clued, "", module(1194), refusal, capacity), "", []string{"expandable_segments:True", "torch 2.2 or later"}, nil},
+		"lightning": {fmt.Sprintf(clued, "",
+			`  File "/v/site-packages/lightning/pytorch/trainer/trainer.py", line 5, in fit`, refusal, capacity),
+			"2.5 or later", []string{"accumulate_grad_batches=2", `precision="bf16-mixed"`}, []string{"--bf16"}},
+		"deepspeed": {fmt.Sprintf(clued, "",
+			`  File "/v/site-packages/deepspeed/runtime/engine.py", line 5, in forward`, refusal, capacity), "2.5 or later",
+			[]string{`"zero_optimization"`, "train_micro_batch_size_per_gpu"}, nil},
+		"2.1 by its misspelling": {fmt.Sprintf(clued, "", "", "torch.cuda.OutOfMemoryError", "capacty"), "2.1",
+			[]string{"max_split_size_mb:128"}, []string{"expandable_segments:True"}},
+		"2.4 by a line": {fmt.Sprintf(clued, "", module(1553), "torch.cuda.OutOfMemoryError", capacity), "2.4",
+			[]string{"expandable_segments:True"}, []string{"torch 2.2 or later"}},
+		"witnesses that contradict": {fmt.Sprintf(clued, "", module(1194), refusal, capacity), "",
+			[]string{"expandable_segments:True", "torch 2.2 or later"}, nil},
 		"1.7 to nothing newer": {`Traceback (most recent call last):
 ` + module(727) + `
 RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 11.00 GiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 9.00 GiB reserved in total by PyTorch)`,
 			"1.7", []string{"half the micro-batch"}, []string{"expandable", "max_split", "autocast(", "use_reentrant"}},
-		"a device that is not CUDA's": {strings.ReplaceAll(fmt.Sprintf(clued, "", "", refusal, capacity), "CUDA out", "HIP out"), "2.5 or later", []string{"PYTORCH_HIP_ALLOC_CONF=max_split_size_mb"}, []string{"expandable_segments:True"}},
-		"a memory error of XLA's":     {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7406166528 bytes.\n", "", []string{"XLA_PYTHON_CLIENT_MEM_FRACTION"}, []string{"PYTORCH_"}},
+		"a device that is not CUDA's": {strings.ReplaceAll(fmt.Sprintf(clued, "", "", refusal, capacity), "CUDA out",
+			"HIP out"), "2.5 or later", []string{"PYTORCH_HIP_ALLOC_CONF=max_split_size_mb"},
+			[]string{"expandable_segments:True"}},
+		"a memory error of XLA's": {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7406166528 bytes.\n", "", []string{"XLA_PYTHON_CLIENT_MEM_FRACTION"}, []string{"PYTORCH_"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := reading(t, tt.text)
@@ -178,7 +200,8 @@ RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 11.00 GiB t
 
 // A setting of torch's is named where torch is shown to be what failed.
 func TestNoTorchNoSetting(t *testing.T) {
-	if text := told(oom.Report{OOM: true, Fatal: true, Kind: oom.GPUFragmentation, Phase: oom.TrainForward}, Clues{}); strings.Contains(text, "PYTORCH") || strings.Contains(text, "torch.") {
+	if text := told(oom.Report{OOM: true, Fatal: true, Kind: oom.GPUFragmentation, Phase: oom.TrainForward},
+		Clues{}); strings.Contains(text, "PYTORCH") || strings.Contains(text, "torch.") {
 		t.Errorf("nothing shows torch:\n%s", text)
 	}
 }
@@ -200,14 +223,21 @@ func TestSlurmClues(t *testing.T) {
 // Who saw it stands beside what was seen, and what speaks against it says so; whose memory it is that others hold.
 func TestExplainWitnesses(t *testing.T) {
 	b := func(n unit.Bytes) *unit.Bytes { return &n }
-	r := oom.Report{OOM: true, Fatal: true, Kind: oom.GPUContention, Phase: oom.TrainForward, Cause: "out of GPU memory", Confidence: oom.Certain,
-		Numbers: oom.Numbers{Requested: b(2 * unit.GiB), Capacity: b(24 * unit.GiB), Allocated: b(4 * unit.GiB), Reserved: b(5 * unit.GiB), Free: b(unit.GiB)},
-		HeldBy:  []oom.Holder{{PID: 31, Bytes: 17 * unit.GiB, Name: "python", User: "ada"}},
-		Evidence: []oom.Evidence{{From: oom.Output, Line: oom.Line{Stream: oom.Terminal, Number: 7, Text: "CUDA out of memory"}, For: oom.GPUUnspecified}, {From: oom.OnCard, Line: oom.Line{Text: "others held 17.0 GiB"}, For: oom.GPUContention},
-			{From: oom.Kernel, Line: oom.Line{Text: "1 killed"}, For: oom.HostOOM}, {From: oom.OnHost, Line: oom.Line{Text: "plenty left"}, For: oom.NoMemory}, {From: oom.Witness, Line: oom.Line{Text: "refused"}}}}
+	r := oom.Report{OOM: true, Fatal: true, Kind: oom.GPUContention, Phase: oom.TrainForward, Cause: "out of GPU memory",
+		Confidence: oom.Certain,
+		Numbers: oom.Numbers{Requested: b(2 * unit.GiB), Capacity: b(24 * unit.GiB), Allocated: b(4 * unit.GiB),
+			Reserved: b(5 * unit.GiB), Free: b(unit.GiB)},
+		HeldBy: []oom.Holder{{PID: 31, Bytes: 17 * unit.GiB, Name: "python", User: "ada"}},
+		Evidence: []oom.Evidence{{From: oom.Output, Line: oom.Line{Stream: oom.Terminal, Number: 7,
+			Text: "CUDA out of memory"}, For: oom.GPUUnspecified}, {From: oom.OnCard,
+			Line: oom.Line{Text: "others held 17.0 GiB"}, For: oom.GPUContention},
+			{From: oom.Kernel, Line: oom.Line{Text: "1 killed"}, For: oom.HostOOM}, {From: oom.OnHost,
+				Line: oom.Line{Text: "plenty left"}, For: oom.NoMemory}, {From: oom.Witness, Line: oom.Line{Text: "refused"}}}}
 	text := strings.Join(Explain(r), "\n")
-	for _, w := range []string{"held by   python (pid 31, ada) with 17.0 GiB", "output, line 7: CUDA", "the card: others", "the kernel: 1 killed",
-		"host memory, against it: plenty", "inside the program: refused", "o about 17.0 GiB others", "without the others it would have been met"} {
+	for _, w := range []string{"held by   python (pid 31, ada) with 17.0 GiB", "output, line 7: CUDA",
+		"the card: others", "the kernel: 1 killed",
+		"host memory, against it: plenty", "inside the program: refused", "o about 17.0 GiB others",
+		"without the others it would have been met"} {
 		if !strings.Contains(text, w) {
 			t.Errorf("it does not say %q:\n%s", w, text)
 		}
@@ -227,7 +257,8 @@ func TestExplainWitnesses(t *testing.T) {
 // A request beyond the whole card bounds the micro-batch.
 func TestSmallerThanTheCard(t *testing.T) {
 	b := func(n unit.Bytes) *unit.Bytes { return &n }
-	r := oom.Report{OOM: true, Fatal: true, Kind: oom.GPUCapacity, Phase: oom.TrainForward, Numbers: oom.Numbers{Requested: b(50 * unit.GiB), Capacity: b(12 * unit.GiB)}}
+	r := oom.Report{OOM: true, Fatal: true, Kind: oom.GPUCapacity, Phase: oom.TrainForward,
+		Numbers: oom.Numbers{Requested: b(50 * unit.GiB), Capacity: b(12 * unit.GiB)}}
 	if text := told(r, Clues{Uses: []string{ofTransformers}, MicroBatch: 16, Accumulation: 1}); !strings.Contains(text,
 		"1/8 of the micro-batch, 8 times the accumulation") ||
 		!strings.Contains(text, "--per_device_train_batch_size 2 --gradient_accumulation_steps 8") {

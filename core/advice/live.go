@@ -88,8 +88,9 @@ func crowded(s Seen) *job.Advice {
 		if n.Room <= 0 || left <= 0 || n.Needs > n.Room || n.Needs <= left {
 			continue
 		}
-		return &job.Advice{Name: crowdedName, Weight: job.Fails, What: fmt.Sprintf("%s has not run yet, and is estimated to need "+
-			"%v; other processes on the card now leave %v", n.Phase, n.Needs, left),
+		return &job.Advice{Name: crowdedName, Weight: job.Fails,
+			What: fmt.Sprintf("%s has not run yet, and is estimated to need "+
+				"%v; other processes on the card now leave %v", n.Phase, n.Needs, left),
 			Evidence: []string{fmt.Sprintf("%v of %v, %v short", n.Needs, left, n.Needs-left)},
 			Change:   "end those processes before it begins: launch gpus lists them"}
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -199,7 +198,7 @@ const emptyCard = 32 * unit.MiB
 
 // ofData is a frame in a data set: by the usual names of its file, or by the methods that torch calls
 // (torch/utils/data/_utils/fetch.py).
-var ofData = lazy.MustCompile(`(?i)^[^ ]*data_?sets?[^ ]*(?::\d+)? in |\bin (?:\w*dataset\w*|__getitems?__|collate\w*)\b`)
+var ofData = rx(`(?i)^[^ ]*data_?sets?[^ ]*(?::\d+)? in |\bin (?:\w*dataset\w*|__getitems?__|collate\w*)\b`)
 
 // workPhase is that of the report; but a data set's work while the program is built is the data phase.
 func (a *remedies) workPhase() oom.Phase {
@@ -482,7 +481,7 @@ func (a *remedies) windows() bool {
 	return len(a.r.Evidence) > 0 && pagingFile.MatchString(a.r.Evidence[0].Text)
 }
 
-var pagingFile = lazy.MustCompile(`(?:WinError|os error) 1455|[Pp]aging file`)
+var pagingFile = rx(`(?:WinError|os error) 1455|[Pp]aging file`)
 
 // mapped adds memory-mapped reading of a state (torch/serialization.py: mmap, from 2.1 on).
 func (a *remedies) mapped(what string) {

@@ -220,7 +220,7 @@ func (x *Executor) note(dir, scratch, name string) (forget func(), err error) {
 	}
 	for _, path := range x.Job.Rehearsal.Leaves {
 		if strings.Contains(path, job.ScratchName) {
-			leaves = append(leaves, absolute(x.Job.Command.Dir, strings.ReplaceAll(path, job.ScratchName, name)))
+			leaves = append(leaves, file.In(x.Job.Command.Dir, strings.ReplaceAll(path, job.ScratchName, name)))
 		}
 	}
 	return x.store().Note(leaves...)
@@ -241,7 +241,7 @@ func (x *Executor) writeCopies(made *job.Rewritten, edits []config.Edit) (source
 			sources = append(sources, overlay.File{Path: f.Path, SHA256: f.Source.SHA256, Text: f.Text, Names: edited(edits, f.Path)})
 		case f.Format == job.Binary:
 			if err = os.MkdirAll(filepath.Dir(f.Path), 0o700); err == nil {
-				err = states.Copy(absolute(x.Job.Command.Dir, f.From), f.Path, f.Patches)
+				err = states.Copy(file.In(x.Job.Command.Dir, f.From), f.Path, f.Patches)
 			}
 			if err != nil {
 				return nil, clear, fmt.Errorf("copying %s: %w", f.From, err)
@@ -262,13 +262,6 @@ func writeCopy(f job.File) error {
 		return err
 	}
 	return private.WriteFile(f.Path, f.Text, 0o600)
-}
-
-func absolute(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
 }
 
 // folder makes the folder of an attempt: in its run's record or, if there is none, among the temporary files.

@@ -67,7 +67,7 @@ func (x *Executor) follow(roots *states.Roots, dir, folder string, pid func() in
 // said tells the watch what the program printed about a state.
 func (t *trail) said(e oom.Event) {
 	if e.Path != "" {
-		t.watch.Said(absolute(t.dir, filepath.Clean(e.Path)), e.Line.Text)
+		t.watch.Said(file.In(t.dir, filepath.Clean(e.Path)), e.Line.Text)
 	}
 }
 

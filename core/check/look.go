@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -59,7 +60,7 @@ type Answers struct {
 // and at most one of each folder.
 func Look(ctx context.Context, j *job.Job) (out Answers) {
 	for _, d := range j.Data {
-		path := absolute(j.Command.Dir, d.Path)
+		path := file.In(j.Command.Dir, d.Path)
 		state, err := within(ctx, func() (Place, error) { return placeOf(path) })
 		out.Data = append(out.Data, Data{At: d.At, Path: d.Path, What: d.What, State: state, Err: err})
 	}
@@ -147,7 +148,7 @@ func savesIn(j *job.Job) string {
 	case j.Exclusive != "":
 		folder = j.Exclusive
 	}
-	return absolute(j.Command.Dir, folder)
+	return file.In(j.Command.Dir, folder)
 }
 
 // diskOf reads the free space for a folder, which need not exist yet.
@@ -169,11 +170,4 @@ func diskOf(folder string) (Disk, error) {
 	// #nosec G115 -- a file system has fewer than 2^63 bytes
 	return Disk{At: folder, Free: unit.Bytes(int64(s.Bavail) * int64(s.Bsize)), Writable: unix.Access(folder,
 		unix.W_OK) == nil}, nil
-}
-
-func absolute(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
 }

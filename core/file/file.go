@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -50,4 +51,12 @@ func Read(path string, most int64) ([]byte, error) {
 		return nil, &Unread{fmt.Sprintf("%s has more than %d bytes", path, most)}
 	}
 	return text, err
+}
+
+// In is a path as seen from a folder.
+func In(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
 }

@@ -60,8 +60,8 @@ func parts(pattern string) []string {
 	})
 }
 
-// hasMeta reports whether a part of a pattern matches more than one name.
-func hasMeta(part string) bool {
+// HasMeta reports whether a part of a pattern matches more than one name.
+func HasMeta(part string) bool {
 	for i := 0; i < len(part); i++ {
 		switch part[i] {
 		case '\\':
@@ -73,8 +73,8 @@ func hasMeta(part string) bool {
 	return false
 }
 
-// plain is the name that a part of a pattern without such a sign matches.
-func plain(part string) string {
+// Plain is the name that a part of a pattern without such a sign matches.
+func Plain(part string) string {
 	var b strings.Builder
 	for i := 0; i < len(part); i++ {
 		if part[i] == '\\' && i+1 < len(part) {
@@ -85,6 +85,11 @@ func plain(part string) string {
 	return b.String()
 }
 
+var escaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// EscapeGlob is a pattern that matches a path alone.
+func EscapeGlob(path string) string { return escaper.Replace(path) }
+
 // An inode is by what a folder is known.
 type inode struct{ dev, ino uint64 }
 
@@ -94,10 +99,10 @@ func (s *Search) below(dir string, rest []string, through []inode) {
 		return
 	}
 	var names []string
-	if part := rest[0]; hasMeta(part) {
+	if part := rest[0]; HasMeta(part) {
 		names = s.matching(dir, part)
 	} else {
-		names = []string{plain(part)}
+		names = []string{Plain(part)}
 	}
 	for _, name := range names {
 		path := filepath.Join(dir, name)
@@ -126,7 +131,7 @@ func (s *Search) below(dir string, rest []string, through []inode) {
 		if st, ok := info.Sys().(*syscall.Stat_t); ok {
 			id = inode{uint64(st.Dev), st.Ino}
 		}
-		if hasMeta(rest[0]) && slices.Contains(through, id) {
+		if HasMeta(rest[0]) && slices.Contains(through, id) {
 			continue
 		}
 		s.below(path, rest[1:], append(slices.Clip(through), id))

@@ -396,7 +396,7 @@ func commit(dir string) string {
 		}
 		if text, err := file.Read(git, 1<<12); err == nil { // of a worktree, or a submodule
 			if at, ok := strings.CutPrefix(strings.TrimSpace(string(text)), "gitdir: "); ok {
-				return head(under(dir, at))
+				return head(file.In(dir, at))
 			}
 		}
 		if dir == filepath.Dir(dir) {
@@ -423,7 +423,7 @@ func head(git string) string {
 		return ""
 	}
 	if common := read("commondir"); common != "" { // a worktree has its own HEAD, and the branches of the repository
-		git = under(git, common)
+		git = file.In(git, common)
 	}
 	if at = hexadecimal(read(ref)); at != "" {
 		return at
@@ -434,14 +434,6 @@ func head(git string) string {
 		}
 	}
 	return ""
-}
-
-// under is a path as seen from a folder.
-func under(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
 }
 
 // hexadecimal returns the text if it is the name of an object of git, else "".

@@ -108,24 +108,28 @@ func Compare(was, now *Identity, past Past) (out []Difference) {
 
 // differ lists the names whose values are not the same, sorted.
 func differ(kind string, was, now map[string]string) (out []Difference) {
+	Unlike(was, now, func(name string, a, b *string) {
+		out = append(out, Difference{Kind: kind, Name: name, Was: a, Now: b})
+	})
+	return out
+}
+
+// Unlike calls found for each name whose values are not the same, in their order; nil where one has no value.
+func Unlike(was, now map[string]string, found func(name string, was, now *string)) {
 	all := maps.Clone(was)
 	maps.Copy(all, now)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		a, had := was[name]
 		b, has := now[name]
-		if had == has && a == b {
-			continue
+		switch {
+		case had && has && a != b:
+			found(name, &a, &b)
+		case had && !has:
+			found(name, &a, nil)
+		case has && !had:
+			found(name, nil, &b)
 		}
-		d := Difference{Kind: kind, Name: name}
-		if had {
-			d.Was = &a
-		}
-		if has {
-			d.Now = &b
-		}
-		out = append(out, d)
 	}
-	return out
 }
 
 // ofCode compares code, without what a run makes of it: a copy in a folder of its own, in which nothing but a search

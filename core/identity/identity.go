@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/python"
 )
@@ -181,7 +182,7 @@ func (s Subject) shown(path string) string {
 
 // absolute resolves a path that the command names.
 func (s Subject) absolute(path string) string {
-	return filepath.Clean(under(s.Command.Dir, path))
+	return filepath.Clean(file.In(s.Command.Dir, path))
 }
 
 // ranks is the number of processes that share an optimizer step, as the command and the environment have it now.

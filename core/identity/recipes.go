@@ -215,7 +215,7 @@ func found(name string, dirs ...string) string {
 		name = filepath.Join(home, rest)
 	}
 	for _, dir := range dirs {
-		path := under(dir, name)
+		path := file.In(dir, name)
 		if _, err := os.Stat(path); err == nil {
 			return filepath.Clean(path)
 		}

@@ -1,6 +1,6 @@
-// Package lazy has regular expressions that are compiled when they are first used. A run uses a few of the hundreds there
-// are. Compiling all of them was 3.8 of the 8.6 ms of CPU time that "launch version" took (2 cores, 2026-11-22), paid again by
-// its plugin's process.
+// Package lazy has regular expressions that are compiled when they are first used. A run uses a few of the hundreds
+// there are. Compiling all of them was 3.8 of the 8.6 ms of CPU time that "launch version" took (2 cores, 2026-11-22),
+// paid again by its plugin's process.
 package lazy
 
 import (
@@ -100,8 +100,8 @@ func oneOf(re *syntax.Regexp) []string {
 	return nil
 }
 
-// Literal is the longest text of ASCII, in lower case, that stands in everything a pattern matches, in whatever case; ""
-// for none.
+// Literal is the longest text of ASCII, in lower case, that stands in everything a pattern matches, in whatever case;
+// "" for none.
 func Literal(pattern string) string {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

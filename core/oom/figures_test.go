@@ -51,7 +51,8 @@ func TestCutFigures(t *testing.T) {
 	} {
 		class{name: tt.name, oom: true, fatal: true, kind: tt.want, text: began + inMain + tt.text}.check(t)
 	}
-	all := printed.ReadNumbers(printed.Squeeze([]printed.Row{{Body: npu + "9.00 MiB free; 28.90 GiB reserved in total by PyTorch)"}}))
+	all := printed.ReadNumbers(printed.Squeeze([]printed.Row{{Body: npu +
+		"9.00 MiB free; 28.90 GiB reserved in total by PyTorch)"}}))
 	if all.Count() != 5 || all.Capacity == nil || all.Reserved == nil || all.Reserved.String() != "28.9 GiB" {
 		t.Errorf("read %+v of torch_npu's message", all)
 	}

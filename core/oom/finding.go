@@ -48,7 +48,8 @@ func (f *finding) calls() (calls, after []frame) {
 		if rank != "" && r.Rank != "" && r.Rank != rank {
 			continue
 		}
-		if strings.Contains(r.Body, ": Traceback (most recent call last)") && exceptionLine.MatchString(strings.TrimSpace(r.Body)) {
+		if strings.Contains(r.Body, ": Traceback (most recent call last)") &&
+			exceptionLine.MatchString(strings.TrimSpace(r.Body)) {
 			continue // a message that begins with another language's traceback (MXNet's python/mxnet/base.py)
 		}
 		if strings.Contains(r.Body, "Traceback (most recent call last)") ||
@@ -111,5 +112,6 @@ func (f *finding) sure() Confidence {
 
 func (f *finding) evidence() Evidence {
 	line := f.rows[f.at]
-	return Evidence{From: Output, Line: Line{f.stream, line.Number, printed.Clip(strings.TrimSpace(line.Text))}, For: f.rule.kind, Sure: f.sure()}
+	return Evidence{From: Output, Line: Line{f.stream, line.Number, printed.Clip(strings.TrimSpace(line.Text))},
+		For: f.rule.kind, Sure: f.sure()}
 }

@@ -41,7 +41,8 @@ func FuzzNumbers(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		n := printed.ReadNumbers(printed.Squeeze([]printed.Row{{Body: text}}))
-		if unit.Value(n.Requested) < 0 || unit.Value(n.Capacity) < 0 || unit.Value(n.Allocated) < 0 || unit.Value(n.Reserved) < 0 || unit.Value(n.Free) < 0 ||
+		if unit.Value(n.Requested) < 0 || unit.Value(n.Capacity) < 0 || unit.Value(n.Allocated) < 0 ||
+			unit.Value(n.Reserved) < 0 || unit.Value(n.Free) < 0 ||
 			unit.Value(n.ProcessInUse) < 0 || unit.Value(n.Allowed) < 0 || n.OtherHeld() < 0 {
 			t.Errorf("a size below zero in %q: %+v", text, n)
 		}
@@ -105,7 +106,8 @@ func FuzzCleaner(f *testing.F) {
 			t.Errorf("split in steps of %d (-whole +split):\n%s", step%512+1, diff)
 		}
 		for _, l := range want {
-			if i := strings.IndexFunc(l, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }); i >= 0 || len(l) > printed.MaxLine {
+			if i := strings.IndexFunc(l, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }); i >= 0 ||
+				len(l) > printed.MaxLine {
 				t.Errorf("%q, or %d bytes", l, len(l))
 			}
 		}

@@ -88,7 +88,8 @@ func TestArrow(t *testing.T) {
   File "pyarrow/error.pxi", line 115, in pyarrow.lib.check_status
 pyarrow.lib.ArrowMemoryError: malloc of size 8589934592 failed
 `)
-	if !r.OOM || !r.Fatal || r.Kind != CPUAlloc || unit.Value(r.Requested) != 8*unit.GiB || r.Frame != "prep.py:12 in <module>" {
+	if !r.OOM || !r.Fatal || r.Kind != CPUAlloc || unit.Value(r.Requested) != 8*unit.GiB ||
+		r.Frame != "prep.py:12 in <module>" {
 		t.Errorf("%+v", r)
 	}
 }

@@ -22,7 +22,8 @@ func TestPatterns(t *testing.T) {
 			}
 		}
 	}
-	for _, p := range []*pattern{noHole, mention, quotes, logged, harness, recovered, anotherMessage, pythonLine, exceptionHead,
+	for _, p := range []*pattern{noHole, mention, quotes, logged, harness, recovered, anotherMessage, pythonLine,
+		exceptionHead,
 		exceptionLine} {
 		p.MatchString("x")
 	}

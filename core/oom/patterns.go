@@ -63,7 +63,8 @@ var (
 		`(?i)\btime (?:limit|budget)\b.{0,40}\b(?:reached|exceeded|is over)\b`,
 		`(?i)\bmax(?:imum)?[ _]?(?:train(?:ing)?[ _])?time\b.{0,40}\b(?:reached|exceeded)\b`,
 	}
-	// figures is what a report of a step has beside its number, and about what a line about a resume has, or a bar before its first step.
+	// figures is what a report of a step has beside its number, and about what a line about a resume has, or a bar before
+	// its first step.
 	figures = lazy.MustCompile(`(?:loss|Loss|LOSS)\W{1,4}-?\d`)
 	about   = lazy.MustCompile(`(?i)\b(resum|load|restor|continu|start|from)|\?it/s`)
 )
@@ -203,8 +204,8 @@ func (r *signReader) addWords(words map[string]uint64) {
 	}
 }
 
-// requiredWord is the longest literal that every match of the pattern contains, in lower case; "" if none is long enough
-// to be looked for.
+// requiredWord is the longest literal that every match of the pattern contains, in lower case; "" if none is long
+// enough to be looked for.
 func requiredWord(pattern string) string {
 	if word := lazy.Literal(pattern); len(word) > 2 {
 		return word

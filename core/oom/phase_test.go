@@ -91,8 +91,9 @@ func TestPhaseOfTrimmed(t *testing.T) {
 func TestGPUKind(t *testing.T) {
 	gib := func(v float64) float64 { return v * (1 << 30) }
 	n := func(requested, capacity, allocated, reserved, free float64) *printed.Numbers {
-		return &printed.Numbers{Requested: printed.Rounded(gib(requested)), Capacity: printed.Rounded(gib(capacity)), Allocated: printed.Rounded(gib(allocated)),
-			Reserved: printed.Rounded(gib(reserved)), Free: printed.Rounded(gib(free))}
+		return &printed.Numbers{Requested: printed.Rounded(gib(requested)), Capacity: printed.Rounded(gib(capacity)),
+			Allocated: printed.Rounded(gib(allocated)),
+			Reserved:  printed.Rounded(gib(reserved)), Free: printed.Rounded(gib(free))}
 	}
 	limited := n(1, 24, 3, 3.5, 18)
 	limited.Allowed = printed.Rounded(gib(4))

@@ -139,7 +139,8 @@ func sameSlowly(t *testing.T, signs job.Signs, log []byte, next func(at int) int
 	slow := newDetector(t, signs)
 	want := accountOf(t, slow, log, func(at int) int { return at + 1 })
 	got := accountOf(t, newDetector(t, signs), log, next)
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(State{}, excerpt{}, printed.Held{}, printed.Progress{}), cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(State{}, excerpt{}, printed.Held{}, printed.Progress{}),
+		cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("of %d bytes (-slow +fast):\n%s", len(log), diff)
 	}
 }
@@ -158,7 +159,8 @@ func TestSameSlowly(t *testing.T) {
 	dull := strings.Repeat("nothing to see here\n", 250)
 	for _, log := range []string{
 		"Killed\n" + dull + "  File \"a.py\", line 3, in f\n" + dull, // frames hold an excerpt open
-		strings.Repeat("x", 3*printed.MaxLine) + " Killed\n" + strings.Repeat("y", printed.MaxLine) + "\r\n" + strings.Repeat("z", printed.MaxLine+1) + "\n",
+		strings.Repeat("x", 3*printed.MaxLine) + " Killed\n" + strings.Repeat("y", printed.MaxLine) + "\r\n" +
+			strings.Repeat("z", printed.MaxLine+1) + "\n",
 	} {
 		sameSlowly(t, job.Signs{}, []byte(log), whole)
 	}

@@ -121,12 +121,7 @@ var (
 )
 
 func inShm(rs []printed.Row, at int) bool {
-	for _, r := range rs[max(0, at-5):at] {
-		if shmFrames.MatchString(r.Body) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rs[max(0, at-5):at], func(r printed.Row) bool { return shmFrames.MatchString(r.Body) })
 }
 
 // wrapper begins the text of an exception that contains another process's: torch/multiprocessing/spawn.py, which until 1.5
@@ -135,12 +130,9 @@ var wrapper = rx(`^-- Process \d+ terminated with the following error:`)
 
 // wraps reports whether a wrapper begins at a row or right after it.
 func wraps(rs []printed.Row, i int) bool {
-	for _, r := range rs[i:min(len(rs), i+4)] {
-		if wrapper.MatchString(strings.TrimSpace(r.Body)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(printed.Near(rs, i, 0, 3), func(r printed.Row) bool {
+		return wrapper.MatchString(strings.TrimSpace(r.Body))
+	})
 }
 
 // readText applies the rules to the text that begins at a row, and returns where the match begins.
@@ -168,7 +160,7 @@ func readText(rs []printed.Row, i int, text string) (f finding, start int, ok bo
 			return finding{}, 0, false
 		case m.advised(at[0]):
 			continue
-		case m.ofMemory() && r.nature != survived && r.nature != retried && otherErrors[m.name]:
+		case m.ofMemory() && r.nature != survived && r.nature != retried && slices.Contains(otherErrors, m.name):
 			continue // its path or key only happens to contain the words
 		case r.nature == survived:
 			m.specify(rules[n+1:])
@@ -297,14 +289,9 @@ func (m *ruleMatch) printed() bool {
 }
 
 // otherErrors are exceptions of Python that are never raised for lack of memory.
-var otherErrors = func() map[string]bool {
-	m := map[string]bool{}
-	for _, name := range strings.Fields("FileNotFoundError FileExistsError PermissionError NotADirectoryError IsADirectoryError AssertionError KeyError " +
-		"IndexError TypeError NameError ImportError ModuleNotFoundError SyntaxError IndentationError UnicodeDecodeError ZeroDivisionError") {
-		m[name] = true
-	}
-	return m
-}()
+var otherErrors = strings.Fields(`FileNotFoundError FileExistsError PermissionError NotADirectoryError
+	IsADirectoryError AssertionError KeyError IndexError TypeError NameError ImportError ModuleNotFoundError
+	SyntaxError IndentationError UnicodeDecodeError ZeroDivisionError`)
 
 // lastWords are a program's words for its own end or its failure.
 var lastWords = rx(`(?i)\b(?:exiting|aborting|terminating|giving up|cannot continue|(?:training|run|job) (?:has )?(?:failed|stopped|aborted|crashed))\b`)
@@ -382,12 +369,7 @@ var (
 )
 
 func harnessAbove(rs []printed.Row, at int) bool {
-	for i := max(0, at-8); i < at; i++ {
-		if harness.MatchString(rs[i].Body) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rs[max(0, at-8):at], func(r printed.Row) bool { return harness.MatchString(r.Body) })
 }
 
 var anotherMessage = rx(`out of memory\. ?Tried|OutOfMemoryError: `)

@@ -57,7 +57,8 @@ func TestCut(t *testing.T) {
 	d := newDetector(t, trainer)
 	const message = "CUDA out of memory. Tried to allocate 2.00 GiB"
 	for shift := range 80 {
-		line := strings.Repeat("x ", printed.MaxRow/2-40) + strings.Repeat("y", shift) + " " + message + strings.Repeat(" and so on", 400)
+		line := strings.Repeat("x ", printed.MaxRow/2-40) + strings.Repeat("y", shift) + " " + message +
+			strings.Repeat(" and so on", 400)
 		rs, _ := printed.Rows([]printed.Held{{Number: 1, Text: line}}, 0, d.words)
 		whole, found := "", false
 		for i, r := range rs {

@@ -38,7 +38,7 @@ func (r *Report) onCard(c *Card) {
 		return
 	}
 	switch {
-	case c.crowded() && (r.Kind == GPUUnspecified || r.Kind == GPUCapacity && !r.beyond(c.Capacity)):
+	case c.crowded() && (r.Kind == GPUUnspecified || r.Kind == GPUCapacity && unit.Value(r.Requested) <= c.Capacity):
 		r.Kind = GPUContention
 	case r.Kind == GPUUnspecified:
 		r.Kind = GPUCapacity
@@ -74,11 +74,6 @@ func (r *Report) trustWords(c *Card) {
 		r.holds(GPUCapacity, Likely)
 		r.What = "out of GPU memory: none was left for a library's workspace"
 	}
-}
-
-// beyond reports whether the request would have failed on an empty card.
-func (r *Report) beyond(capacity unit.Bytes) bool {
-	return r.Requested != nil && *r.Requested > capacity
 }
 
 // unchecked makes memory the likely cause for a program that died near its limit as if it had not checked an allocation.

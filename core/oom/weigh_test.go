@@ -28,7 +28,8 @@ func TestWeigh(t *testing.T) {
 	stack := []Frame{{"train.py", 9, "main"}, {"/usr/lib/python3/dist-packages/torch/_tensor.py", 488, "backward"},
 		{"/usr/lib/python3/dist-packages/torch/autograd/__init__.py", 204, "backward"}}
 	refusal := Refusal{PID: 5, Before: time.Second, Frames: stack,
-		Numbers: printed.Numbers{Requested: new(gib), Capacity: new(24 * gib), Allocated: new(22 * gib), Reserved: new(23 * gib), Free: new(gib / 2)}}
+		Numbers: printed.Numbers{Requested: new(gib), Capacity: new(24 * gib), Allocated: new(22 * gib),
+			Reserved: new(23 * gib), Free: new(gib / 2)}}
 	inside := func(failure *Failure, before time.Duration) *Inside {
 		r := refusal
 		r.Before = before
@@ -119,7 +120,8 @@ func TestWeigh(t *testing.T) {
 // TestInside: what the hook saw is believed over the text about where and how much, and counts what was survived.
 func TestInside(t *testing.T) {
 	frames := []Frame{{"train.py", 9, "main"}, {"validate.py", 3, "validate"}, {"/usr/lib/python3/dist-packages/torch/nn/modules/conv.py", 460, "forward"}}
-	in := &Inside{Count: 4, Refused: []Refusal{{PID: 1, Before: time.Second, Frames: frames, Numbers: printed.Numbers{Requested: new(unit.GiB), Allocated: new(3 * unit.GiB)}}}}
+	in := &Inside{Count: 4, Refused: []Refusal{{PID: 1, Before: time.Second, Frames: frames,
+		Numbers: printed.Numbers{Requested: new(unit.GiB), Allocated: new(3 * unit.GiB)}}}}
 	v := Report{Kind: NoMemory, Phase: Unknown, Stage: "training"}.Judge(Seen{Exit: Exited(1), Inside: in}, job.Signs{}, State{})
 	r := v.Report
 	if r.Phase != Validation || r.Stage != "validation" || r.Frame != "validate.py:3 in validate" || r.Survived != 3 || r.Needs != 4*unit.GiB {

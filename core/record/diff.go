@@ -443,22 +443,8 @@ func results(x, y side) []FigurePair {
 
 // differ lists the names whose values are not the same.
 func differ(kind string, a, b map[string]string) (out []Difference) {
-	all := maps.Clone(a)
-	maps.Copy(all, b)
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		x, inA := a[name]
-		y, inB := b[name]
-		if inA == inB && x == y {
-			continue
-		}
-		d := Difference{Kind: kind, Name: name}
-		if inA {
-			d.A = &x
-		}
-		if inB {
-			d.B = &y
-		}
-		out = append(out, d)
-	}
+	identity.Unlike(a, b, func(name string, x, y *string) {
+		out = append(out, Difference{Kind: kind, Name: name, A: x, B: y})
+	})
 	return out
 }

@@ -162,8 +162,8 @@ func (r *Roots) glob(pattern string, moves bool) (place, error) {
 	if strings.IndexByte(pattern, 0) >= 0 || pattern == "" {
 		return place{}, errOutside
 	}
-	parts := split(filepath.Clean(absolute(escape(r.dir), pattern)))
-	n := slices.IndexFunc(parts, func(p string) bool { return hasMeta(p) })
+	parts := split(filepath.Clean(absolute(file.EscapeGlob(r.dir), pattern)))
+	n := slices.IndexFunc(parts, file.HasMeta)
 	if n < 0 || n == len(parts) {
 		n = len(parts) - 1
 	}
@@ -172,7 +172,7 @@ func (r *Roots) glob(pattern string, moves bool) (place, error) {
 	}
 	fixed := make([]string, n)
 	for i := range fixed {
-		fixed[i] = unescape(parts[i])
+		fixed[i] = file.Plain(parts[i])
 	}
 	// as in a container: then the whole disk is not the command's folder
 	if r.dir == "/" && !filepath.IsAbs(pattern) && n > 0 {
@@ -221,7 +221,7 @@ func (r *Roots) place(folder, rel string, moves bool) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	root, missing := at.root, split(unescape(at.rel))
+	root, missing := at.root, split(file.Plain(at.rel))
 	for len(missing) > 0 && isFolder(filepath.Join(root, missing[0])) {
 		root, missing = filepath.Join(root, missing[0]), missing[1:]
 	}
@@ -229,7 +229,7 @@ func (r *Roots) place(folder, rel string, moves bool) (place, error) {
 		return walk(base, root, folder, rel)
 	}
 	// the folder does not exist yet
-	return place{root, root, filepath.Join(escape(filepath.Join(missing...)), escape(below), rel)}, nil
+	return place{root, root, filepath.Join(file.EscapeGlob(filepath.Join(missing...)), file.EscapeGlob(below), rel)}, nil
 }
 
 // walk goes from a root down to a folder. If a link leads out of the root, its target becomes the root.
@@ -266,7 +266,7 @@ func walk(base, root, folder, rel string) (place, error) {
 	if err != nil {
 		return place{}, err
 	}
-	p.rel = filepath.Join(escape(inside), escape(missing), rel)
+	p.rel = filepath.Join(file.EscapeGlob(inside), file.EscapeGlob(missing), rel)
 	return p, nil
 }
 
@@ -308,11 +308,12 @@ func ours(info fs.FileInfo) bool {
 // follow notes the targets of links that a glob matches now, before the first attempt. It returns false where the glob
 // matches too much to look at.
 func (r *Roots) follow(p place) bool {
-	meta := slices.IndexFunc(split(p.rel), hasMeta)
+	meta := slices.IndexFunc(split(p.rel), file.HasMeta)
 	if meta < 0 {
 		return true
 	}
-	from := len(split(filepath.Join(escape(p.root), p.rel))) - len(split(p.rel)) + meta // the first part with a pattern
+	from := len(split(filepath.Join(file.EscapeGlob(p.root), p.rel))) - len(split(p.rel)) +
+		meta // the first part with a pattern
 	r.search.Link = func(path string) {
 		if len(split(path)) <= from {
 			return
@@ -321,7 +322,7 @@ func (r *Roots) follow(p place) bool {
 			r.beyond = append(r.beyond, to)
 		}
 	}
-	r.search.Glob(filepath.Join(escape(p.root), p.rel))
+	r.search.Glob(filepath.Join(file.EscapeGlob(p.root), p.rel))
 	return !r.search.Over
 }
 
@@ -488,7 +489,7 @@ func (r *Roots) Glob(pattern string) (paths []string) {
 
 // hits returns the matching paths below the place's root, without those that lead outside.
 func (p place) hits(beyond []string) (rels []string) {
-	for _, hit := range file.Glob(filepath.Join(escape(p.root), p.rel)) {
+	for _, hit := range file.Glob(filepath.Join(file.EscapeGlob(p.root), p.rel)) {
 		to, err := target(hit)
 		if err != nil || !isWithin(p.root, to) && !slices.ContainsFunc(beyond,
 			func(b string) bool { return isWithin(b, to) }) {
@@ -513,7 +514,7 @@ func (r *Roots) File(path string) (f RootFile, ok bool) {
 	if r == nil {
 		return f, false
 	}
-	p, err := r.glob(escape(path), true)
+	p, err := r.glob(file.EscapeGlob(path), true)
 	if err != nil {
 		return f, false
 	}
@@ -560,8 +561,8 @@ func (r *Roots) Leaves(name string) (remove func()) {
 	}
 	var ours []func()
 	for _, l := range r.leaves {
-		rel := filepath.Join(unescape(l.rel), strings.ReplaceAll(l.below, job.ScratchName, name))
-		first := filepath.Join(unescape(l.rel), strings.ReplaceAll(split(l.below)[0], job.ScratchName, name))
+		rel := filepath.Join(file.Plain(l.rel), strings.ReplaceAll(l.below, job.ScratchName, name))
+		first := filepath.Join(file.Plain(l.rel), strings.ReplaceAll(split(l.below)[0], job.ScratchName, name))
 		root, err := os.OpenRoot(l.root)
 		if err != nil {
 			continue
@@ -599,31 +600,4 @@ func isWithin(folder, path string) bool {
 
 func split(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, "/"), func(p string) bool { return p == "" || p == "." })
-}
-
-func hasMeta(part string) bool {
-	for i := 0; i < len(part); i++ {
-		switch part[i] {
-		case '\\':
-			i++
-		case '*', '?', '[':
-			return true
-		}
-	}
-	return false
-}
-
-var escaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
-
-func escape(path string) string { return escaper.Replace(path) }
-
-func unescape(part string) string {
-	var b strings.Builder
-	for i := 0; i < len(part); i++ {
-		if part[i] == '\\' && i+1 < len(part) {
-			i++
-		}
-		b.WriteByte(part[i])
-	}
-	return b.String()
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/lazy"
 )
@@ -141,12 +142,7 @@ func deeper(globs []string, dir, path string) bool {
 	return like
 }
 
-func absolute(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(dir, path)
-}
+func absolute(dir, path string) string { return filepath.Clean(file.In(dir, path)) }
 
 // done matches a word of a line that is printed after the write. Programs print "Saving …" before it.
 var done = lazy.MustCompile(`(?i)\b(saved|wrote|written|stored|dumped|exported)\b`)

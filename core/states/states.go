@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/run"
@@ -195,15 +196,13 @@ type Found struct {
 
 // At returns the state at a path that the finder allows, if it is complete; nil if there is none.
 func At(in Finder, path string) *run.State {
-	for _, hit := range in.Glob(globEscape.Replace(path)) {
+	for _, hit := range in.Glob(file.EscapeGlob(path)) {
 		if m, ok := look(hit); ok && whole(hit) == nil {
 			return &run.State{Path: hit, Bytes: unit.Bytes(m.Bytes)}
 		}
 	}
 	return nil
 }
-
-var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // mostEarlier bounds how many states of an attempt are kept known beside the newest.
 const mostEarlier = 7

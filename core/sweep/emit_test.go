@@ -224,7 +224,8 @@ func TestMain(m *testing.M) {
 
 func TestErrors(t *testing.T) {
 	for engine, change := range map[string]func(*EngineFile){
-		"ray": func(*EngineFile) {}, "kubernetes": func(t *EngineFile) { t.Image = "" }, "parallel": func(t *EngineFile) { t.Rows = nil },
+		"ray": func(*EngineFile) {}, "kubernetes": func(t *EngineFile) { t.Image = "" },
+		"parallel": func(t *EngineFile) { t.Rows = nil },
 		"skypilot": func(t *EngineFile) { t.Rows = []EngineRow{{1, Invocation{Args: []string{"a\x00b"}}}} },
 	} {
 		bad := task

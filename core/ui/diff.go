@@ -87,7 +87,8 @@ func (p Printer) pair(name string, v record.Pair, note string) {
 	if d, ok := v.Delta(); ok {
 		delta = signed(d)
 	}
-	line := fmt.Sprintf("  %-38s %14s %14s %14s  %s", unit.Clip(OneLine(name), 38), amountText(v.A), amountText(v.B), delta,
+	line := fmt.Sprintf("  %-38s %14s %14s %14s  %s", unit.Clip(OneLine(name), 38), amountText(v.A), amountText(v.B),
+		delta,
 		note)
 	p.line("%s", strings.TrimRight(line, " "))
 }

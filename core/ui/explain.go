@@ -147,7 +147,8 @@ func setsOne(m advice.Remedy, sets map[string]bool) bool {
 }
 
 func rungDoc(o run.Option) RemedyDoc {
-	d := RemedyDoc{Remedy: advice.Remedy{What: o.Name, Cost: o.Cost.String()}, Ladder: o.Phase, Edits: o.Edits, Fits: o.Verdict.String()}
+	d := RemedyDoc{Remedy: advice.Remedy{What: o.Name, Cost: o.Cost.String()}, Ladder: o.Phase, Edits: o.Edits,
+		Fits: o.Verdict.String()}
 	if o.Estimate.Known() {
 		total := o.Estimate.Total()
 		d.EstimateBytes = &total

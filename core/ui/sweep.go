@@ -220,7 +220,8 @@ func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) {
 		state = p.red(state)
 	}
 	p.line("%5d  %s  %s %s%-9s %-9s %-16s %-14s %s%-24s %s", r.Number, pad(unit.Clip(rowTitle(r), wide), wide), state,
-		column(card, 5, show.cards), cost, attempts, batch, peak, column(unit.Clip(figure, 16), 16, show.metrics), run, changed)
+		column(card, 5, show.cards), cost, attempts, batch, peak, column(unit.Clip(figure, 16), 16, show.metrics), run,
+		changed)
 	for _, what := range mixedOf(r) {
 		p.line("%5s  %s", "", p.red(OneLine(what)))
 	}
@@ -484,8 +485,9 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 		case q.Slow > 1:
 			rung += fmt.Sprintf(" (about %.2g × the time)", q.Slow)
 		}
-		p.line("%5d  %s  %s%10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(unit.Clip(rowTitle(&sweep.Row{Trial: r.Trial}),
-			wide), wide), column(q.Card, 5, packed),
+		p.line("%5d  %s  %s%10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number,
+			pad(unit.Clip(rowTitle(&sweep.Row{Trial: r.Trial}),
+				wide), wide), column(q.Card, 5, packed),
 			amount(q.Asked), amount(q.Needs), amount(q.Room), p.fit(pad(verdict, 12)), cost, cellOf(known(q.Steps)), rung)
 		if q.Stop != "" {
 			p.line("%5s  %s", "", OneLine(q.Stop))

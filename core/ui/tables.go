@@ -381,7 +381,8 @@ func (p Printer) Receipts(rs []record.Receipt) {
 				p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s%s", "", "", "", "", "", m.Bytes, m.Is, bound, with(m.With))
 				continue
 			}
-			p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s · micro-batch %s · %s, torch %s", r.Time.Local().Format("2006-01-02 15:04"), unit.Clip(arch, 26), unit.Clip(r.Job.Phase, 12),
+			p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s · micro-batch %s · %s, torch %s",
+				r.Time.Local().Format("2006-01-02 15:04"), unit.Clip(arch, 26), unit.Clip(r.Job.Phase, 12),
 				priced, planned, m.Bytes, m.Is, bound+with(m.With), orUnknown(r.Job.Settings["micro-batch"]), on,
 				orUnknown(r.Machine.Torch))
 		}

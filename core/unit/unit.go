@@ -1,5 +1,5 @@
-// Package unit holds amounts of memory as whole bytes, reads and prints them with binary prefixes, and shortens texts for
-// people.
+// Package unit holds amounts of memory as whole bytes, reads and prints them with binary prefixes, and shortens texts
+// for people.
 package unit
 
 import (

@@ -3,16 +3,13 @@ package dualattn
 import (
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/metric"
 )
-
-// globEscape takes their meaning from the characters that mean something in a glob.
-var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // signs are the words of train.py at 6a4e6b6 (train, train_epoch, evaluate, save_checkpoint, main). What it logs besides
 // (logger.info) is not relied on: the logs that the author has published lack it. Between the data set's own line and
@@ -40,7 +37,7 @@ func (x *checkout) signs() job.Signs {
 	}
 	s.Checks = x.checks()
 	if dir := x.states(); dir != "" {
-		s.States = []string{filepath.Join(globEscape.Replace(dir), "checkpoint_*.pth")}
+		s.States = []string{filepath.Join(file.EscapeGlob(dir), "checkpoint_*.pth")}
 		s.StateIteration = `^checkpoint_epoch_(?P<iteration>\d+)\.pth$`
 	}
 	return s
@@ -76,7 +73,7 @@ func (x *checkout) resume() job.Resume {
 		r.None = "how this trainer resumes is not known: a retry starts at epoch 1"
 	}
 	if dir := x.states(); dir != "" {
-		r.Aside = []string{filepath.Join(globEscape.Replace(dir), "checkpoint_*.pth")}
+		r.Aside = []string{filepath.Join(file.EscapeGlob(dir), "checkpoint_*.pth")}
 	}
 	return r
 }

@@ -175,7 +175,7 @@ func (s *settings) accelerateFile(path string) (tree config.Tree, ok bool) {
 		}
 		path = filepath.Join(home, "accelerate", "default_config.yaml")
 	}
-	text, err := file.Read(within(s.prog.Dir, path), maxFile)
+	text, err := file.Read(file.In(s.prog.Dir, path), maxFile)
 	if err != nil {
 		return nil, !named
 	}

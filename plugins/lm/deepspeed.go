@@ -83,7 +83,7 @@ func readShards(s *settings, t *training) string {
 		text, why = accelerateShards(t)
 	} else if strings.HasPrefix(name, "{") { // the settings themselves, in place of a file's name
 		text = []byte(name)
-	} else if read, err := file.Read(within(s.prog.Dir, name), maxFile); err != nil {
+	} else if read, err := file.Read(file.In(s.prog.Dir, name), maxFile); err != nil {
 		why = err.Error()
 	} else {
 		text = read

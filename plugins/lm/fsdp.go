@@ -188,7 +188,7 @@ func trainerFSDP(s *settings, t *training, b *wrapBlock, f *arch.FSDP) {
 		text = []byte(name)
 	} else if s.has("fsdp_config") {
 		var err error
-		if text, err = file.Read(within(s.prog.Dir, name), maxFile); err != nil {
+		if text, err = file.Read(file.In(s.prog.Dir, name), maxFile); err != nil {
 			b.refuse("%v", err)
 			text = []byte("{}")
 		}

@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/metric"
@@ -82,8 +82,6 @@ func signs(s *settings, t *training) job.Signs {
 	return all
 }
 
-var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
-
 // restores reports whether a resumed run has the micro-batch of the saved state, whatever is asked for: 5.0 and 5.1 do
 // (trainer.py:2149 and 2145), as 4.57 does (trainer.py:2300); since 5.2 none does. With another one it would run out of
 // memory again, and another number of sequences would make a step: the accumulation is that which is asked for.
@@ -95,8 +93,8 @@ func restores(s *settings) bool {
 // states says how the job goes on from its own saved states. Where a state brings its micro-batch along, it is for the
 // rungs with that micro-batch only ([builder.rung]).
 func states(s *settings, t *training, j *job.Job) {
-	out := globEscape.Replace(t.output)
-	j.Exclusive = within(s.prog.Dir, t.output)
+	out := file.EscapeGlob(t.output)
+	j.Exclusive = file.In(s.prog.Dir, t.output)
 	j.Signs.States = []string{filepath.Join(out, "checkpoint-*")}
 	j.Signs.StateIteration = `^checkpoint-(?P<iteration>\d+)$`
 	j.Resume.Aside = []string{filepath.Join(out, "checkpoint-*"), filepath.Join(out, "runs")}

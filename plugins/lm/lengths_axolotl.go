@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 )
 
 // Figures are of axolotl 0.19.0, src/axolotl/…:line, as in axolotl.go.
@@ -55,7 +56,7 @@ func prepared(s *settings) string {
 		return "dataset_prepared_path is no part of the file"
 	}
 	name := cmp.Or(s.text("dataset_prepared_path", ""), "last_run_prepared")
-	entries, err := os.ReadDir(within(s.prog.Dir, name))
+	entries, err := os.ReadDir(file.In(s.prog.Dir, name))
 	if len(entries) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Sprintf("axolotl may load what it prepared earlier (%s)", name)
 	}
@@ -77,7 +78,7 @@ func axolotlSet(s *settings, data *table, set config.Value) error {
 		field = "text"
 	}
 	all := &records{has: map[string]bool{}}
-	if err := data.read(within(s.prog.Dir, path), filepath.Clean(path), all.add); err != nil {
+	if err := data.read(file.In(s.prog.Dir, path), filepath.Clean(path), all.add); err != nil {
 		return err
 	}
 	if all.has["input_ids"] && all.has["attention_mask"] && all.has["labels"] { // utils/data/wrappers.py:93

@@ -185,7 +185,7 @@ func rowsFactory(s *settings, data *table) error {
 	case s.has("default_system"):
 		tpl.instructed = s.text("default_system", "")
 	}
-	text, err := file.Read(filepath.Join(within(s.prog.Dir, dir), "dataset_info.json"), maxFile)
+	text, err := file.Read(filepath.Join(file.In(s.prog.Dir, dir), "dataset_info.json"), maxFile)
 	if err != nil {
 		return unread("%s is not on this machine", filepath.Join(dir, "dataset_info.json"))
 	}
@@ -243,7 +243,7 @@ func readEntry(s *settings, data *table, dir, name string, keys record, tpl temp
 		data.rows = append(data.rows, tpl.rows(c)...)
 		return nil
 	}
-	path, file := within(within(s.prog.Dir, dir), e.File), within(dir, e.File) // os.path.join
+	path, file := file.In(file.In(s.prog.Dir, dir), e.File), file.In(dir, e.File) // os.path.join
 	if info, err := os.Stat(path); err != nil || !info.IsDir() {
 		return data.read(path, file, each)
 	}

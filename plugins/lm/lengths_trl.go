@@ -29,7 +29,7 @@ func rowsSFT(s *settings, data *table) error {
 			return unread("%s is set", s.address(field).Path)
 		}
 	}
-	folder := within(s.prog.Dir, name)
+	folder := file.In(s.prog.Dir, name)
 	if info, err := os.Stat(folder); name == "" || err != nil || !info.IsDir() {
 		return unread("%q is no folder on this machine", name)
 	}

@@ -52,7 +52,7 @@ var errNoModel = errors.New("its config.json is not on this machine")
 
 // find finds a model by what from_pretrained is given: a folder, or a name of the hub at a revision.
 func (s *settings) find(name, revision string) (p pretrained, err error) {
-	folder := within(s.prog.Dir, name)
+	folder := file.In(s.prog.Dir, name)
 	text, err := file.Read(filepath.Join(folder, "config.json"), maxFile)
 	if err == nil {
 		return s.opened(folder, text), nil
@@ -119,7 +119,7 @@ func (s *settings) cached(name, revision string) (folder string, ok bool) {
 	if root == "" || !filepath.IsLocal(revision) {
 		return "", false
 	}
-	root = filepath.Join(within(s.prog.Dir, root), "models--"+strings.ReplaceAll(name, "/", "--"))
+	root = filepath.Join(file.In(s.prog.Dir, root), "models--"+strings.ReplaceAll(name, "/", "--"))
 	commit, err := file.Read(filepath.Join(root, "refs", revision), 1<<10)
 	if err != nil { // the revision is a commit itself
 		commit = []byte(revision)

@@ -107,7 +107,7 @@ func (s *settings) paired() error {
 
 // parse reads a file of settings.
 func (s *settings) parse(f job.File) (err error) {
-	if f.Text, err = file.Read(within(s.prog.Dir, f.Path), maxFile); err != nil {
+	if f.Text, err = file.Read(file.In(s.prog.Dir, f.Path), maxFile); err != nil {
 		return fmt.Errorf("reading the recipe: %w", err)
 	}
 	if s.tree, err = config.Parse(f.Path, f.Text); err != nil {

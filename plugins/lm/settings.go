@@ -3,7 +3,6 @@ package lm
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -32,14 +31,6 @@ type settings struct {
 
 // maxFile bounds what is read of a file of settings.
 const maxFile = 4 << 20
-
-// within is a path that is relative to a folder.
-func within(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
-}
 
 // get is a field's value, without quotes; set says that the settings have it.
 func (s *settings) get(field string) (value string, set bool) {

@@ -41,7 +41,7 @@ type pointer struct {
 // readCheckpoint reads the saved state that the command names.
 func (p *project) readCheckpoint() {
 	c := checkpoint{path: p.resume.value}
-	path := absolute(p.prog.Dir, c.path)
+	path := file.In(p.prog.Dir, c.path)
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		p.warn("there is no saved state %s: the trainer would only print \"=> no checkpoint found\" and start at epoch 0, over the states of the epochs before", c.path)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 )
 
@@ -68,7 +69,7 @@ func (p *project) reads() []job.Data {
 	if p.solar != nil {
 		dir := p.setting("data", "dataset_path")
 		if d.At = dir.at; d.Path == "" && dir.value != "" {
-			d.Path = absolute(p.prog.Dir, dir.value)
+			d.Path = file.In(p.prog.Dir, dir.value)
 		}
 	}
 	if d.Path == "" {

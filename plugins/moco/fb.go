@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/python"
@@ -59,16 +60,9 @@ func (p *project) readFacebook(main python.Source) error {
 		}
 	}
 	if dirs := p.argv.Positionals(); len(dirs) > 0 {
-		p.data, p.dataDeep, p.dataTypes = filepath.Join(absolute(p.prog.Dir, dirs[len(dirs)-1]), "train"), true, imageTypes
+		p.data, p.dataDeep, p.dataTypes = filepath.Join(file.In(p.prog.Dir, dirs[len(dirs)-1]), "train"), true, imageTypes
 	}
 	return nil
-}
-
-func absolute(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
 }
 
 // aligned reports whether the queue takes the keys of a step where the code asserts it: a step's keys are those of all

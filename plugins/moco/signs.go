@@ -7,15 +7,13 @@ import (
 
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/config/command"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/metric"
 	"github.com/launch-ml/launch/plugins/moco/arch"
 )
-
-// globEscape takes their meaning from the characters that mean something in a glob.
-var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // Lines of progress. facebookresearch's meters (ProgressMeter.display: main_moco.py:402 at 7397dfe, :387 at c349e6e);
 // tqdm's bar under the names that solar-ssl gives it (train_moco.py:202 at d3649f9, :331 at 023a7ec), which is drawn
@@ -98,7 +96,7 @@ func (p *project) checks() []job.Check {
 
 // states are the files that a resume reads, as globs. facebookresearch's lie where the command runs.
 func (p *project) states() []string {
-	dir := globEscape.Replace(p.prog.Dir)
+	dir := file.EscapeGlob(p.prog.Dir)
 	switch {
 	case p.solar == nil:
 		return []string{filepath.Join(dir, "checkpoint_*.pth.tar")}
@@ -109,7 +107,7 @@ func (p *project) states() []string {
 	if !ok {
 		return nil
 	}
-	folder = globEscape.Replace(folder)
+	folder = file.EscapeGlob(folder)
 	return []string{filepath.Join(folder, "last.pth"), filepath.Join(folder, "best.pth")}
 }
 
@@ -130,7 +128,7 @@ func (p *project) resumption() job.Resume {
 	}
 	r := job.Resume{Always: p.freshPort(), None: "this state of " + p.dialect + " has no --resume, and load_checkpoint is never called: a retry starts over at epoch 0, whatever its guides say"}
 	if folder, ok := p.experiment(); ok {
-		folder = globEscape.Replace(folder)
+		folder = file.EscapeGlob(folder)
 		r.Aside = []string{filepath.Join(folder, "last.pth"), filepath.Join(folder, "best.pth")}
 	}
 	return r
@@ -179,7 +177,7 @@ func (p *project) checkpointDir() (string, bool) {
 			return "", false
 		}
 	}
-	return absolute(p.prog.Dir, value), true
+	return file.In(p.prog.Dir, value), true
 }
 
 var (
@@ -304,7 +302,7 @@ func (p *project) rehearsal() job.Rehearsal {
 	default:
 		out = p.away()
 		if !filepath.IsAbs(data.value) {
-			short(data, absolute(p.prog.Dir, data.value))
+			short(data, file.In(p.prog.Dir, data.value))
 		}
 	}
 	if epochs := p.setting("epochs", "epochs"); epochs.live() {
@@ -393,7 +391,7 @@ func (p *project) away(read ...string) job.Rehearsal {
 		}
 		folders := filepath.SplitList(value)
 		for i, f := range folders {
-			folders[i] = absolute(c.Dir, f)
+			folders[i] = file.In(c.Dir, f)
 		}
 		if to := strings.Join(folders, string(filepath.ListSeparator)); to != value {
 			out.Edits = append(out.Edits, config.Edit{Knob: "module path", At: config.Address{Doc: config.EnvDoc, Path: name}, From: value, To: to, Cost: ladder.None.String(), Why: "it is started in another folder"})

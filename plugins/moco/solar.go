@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/python"
@@ -331,7 +332,7 @@ func (p *project) readFields(s *solar) {
 	}
 	if dir := p.setting("", "dataset_path"); dir.value != "" {
 		dataset := s.first(reListdir)
-		p.data = absolute(p.prog.Dir, dir.value)
+		p.data = file.In(p.prog.Dir, dir.value)
 		if m := reFolder.FindStringSubmatch(dataset.Code); m != nil {
 			p.data = filepath.Join(p.data, m[1])
 		}

@@ -138,7 +138,8 @@ func (x *checkout) warnings() (out []string) {
 	} else if r.dialect == &redux {
 		warn("no checkout beside %s: which keys it accepts is not known", x.prog.Script)
 	}
-	if rel, err := filepath.Rel(filepath.Join(x.prog.Dir, "options", "_templates"), absolute(x.prog.Dir, r.path)); err == nil && !strings.HasPrefix(rel, "..") {
+	if rel, err := filepath.Rel(filepath.Join(x.prog.Dir, "options", "_templates"), file.In(x.prog.Dir,
+		r.path)); err == nil && !strings.HasPrefix(rel, "..") {
 		warn("%s lies below options/_templates, where the trainer reads no recipe: copy it elsewhere", r.path)
 	}
 	for _, path := range []string{r.micro, r.accumulation, r.tile, r.amp} {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 )
 
@@ -18,7 +19,7 @@ func (r *recipe) data(commands, dir string) (out []job.Data) {
 				continue
 			}
 			if p = filepath.Clean(p); dir != commands {
-				p = absolute(dir, p)
+				p = file.In(dir, p)
 			}
 			out = append(out, job.Data{At: config.Address{Doc: r.path, Path: path}, Path: p, What: what})
 		}

@@ -4,12 +4,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/metric"
 )
-
-// globEscape takes their meaning from the characters that mean something in a glob.
-var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
 // signs are the words of the family's trainers, from their sources: traiNNer-redux at 68629319 and the forks of
 // 2025-11 to 2026-01 (train.py, sr_model.py, base_model.py, logger.py), BasicSR 8d56e3a0, neosr 31c70226.
@@ -48,7 +46,7 @@ func signs(r *recipe) job.Signs {
 	s.Lines = append(s.Lines, r.figures()...)
 	s.Checks = r.checks()
 	if r.experiment != "" {
-		folder := globEscape.Replace(r.experiment)
+		folder := file.EscapeGlob(r.experiment)
 		s.Recipes = []string{folder + "/*.yml", folder + "/*.yaml", folder + "/*.toml"} // copy_opt_file
 		s.Log = []string{folder + "/train_*.log"}
 		s.States = []string{folder + "/training_states/*.state"}

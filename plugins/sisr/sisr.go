@@ -126,7 +126,7 @@ func recipeOf(prog command.Prog, argv *config.Argv) (r *recipe, text []byte, war
 	if !ok {
 		return nil, nil, nil, fmt.Errorf("%w: no -opt", plugin.ErrNotMine)
 	}
-	if text, err = readFile(absolute(prog.Dir, path), path); err != nil {
+	if text, err = readFile(file.In(prog.Dir, path), path); err != nil {
 		return nil, nil, nil, err
 	}
 	if r, warnings, err = readRecipe(path, text, forced(prog.Args)); errors.Is(err, errOtherRecipe) {
@@ -293,11 +293,4 @@ func worldSize(env []string) int64 {
 		}
 	}
 	return 0
-}
-
-func absolute(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
 }

@@ -169,10 +169,3 @@ func readFile(path, named string) ([]byte, error) {
 	}
 	return text, nil
 }
-
-func absolute(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
-}

@@ -221,14 +221,14 @@ func (r *recipe) folders(params tree) (folders []string) {
 // largest is the largest of the first few images of each folder, in pixels.
 func (r *recipe) largest(folders []string) (most, seen int64) {
 	for _, folder := range folders {
-		d, err := os.Open(absolute(r.prog.Dir, folder))
+		d, err := os.Open(file.In(r.prog.Dir, folder))
 		if err != nil {
 			continue
 		}
 		names, _ := d.Readdirnames(looked)
 		d.Close()
 		for _, name := range names {
-			f, err := file.Open(filepath.Join(absolute(r.prog.Dir, folder), name))
+			f, err := file.Open(filepath.Join(file.In(r.prog.Dir, folder), name))
 			if err != nil {
 				continue
 			}
@@ -246,7 +246,7 @@ func (r *recipe) reads() (out []job.Data) {
 	doc := strings.Join(r.base, ", ")
 	add := func(at config.Address, what, path string) {
 		if path != "" {
-			out = append(out, job.Data{At: at, Path: absolute(r.prog.Dir, path), What: what})
+			out = append(out, job.Data{At: at, Path: file.In(r.prog.Dir, path), What: what})
 		}
 	}
 	for name, what := range map[string]string{"train": "training images", "validation": "validation images"} {

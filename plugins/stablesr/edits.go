@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 )
@@ -147,7 +148,7 @@ func (r *recipe) word(key string) (word, bool) {
 // inConfig changes the one file that train_with_edge.py reads.
 func (r *recipe) inConfig(c change) (config.Edit, error) {
 	path := r.base[0]
-	text, err := readFile(absolute(r.prog.Dir, path), path)
+	text, err := readFile(file.In(r.prog.Dir, path), path)
 	if err != nil {
 		return config.Edit{}, err
 	}
@@ -165,7 +166,7 @@ func (r *recipe) inConfig(c change) (config.Edit, error) {
 // files are the documents that a job's edits lie in.
 func (r *recipe) files() ([]job.File, error) {
 	if r.entry == edgePy {
-		text, err := readFile(absolute(r.prog.Dir, r.base[0]), r.base[0])
+		text, err := readFile(file.In(r.prog.Dir, r.base[0]), r.base[0])
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
@@ -96,7 +97,7 @@ func (b *builder) checkpoints() (size unit.Bytes) {
 		files = append(files, v)
 	}
 	for _, path := range files {
-		if info, err := os.Stat(absolute(b.prog.Dir, path)); path != "" && err == nil && info.Mode().IsRegular() {
+		if info, err := os.Stat(file.In(b.prog.Dir, path)); path != "" && err == nil && info.Mode().IsRegular() {
 			size = max(size, unit.Bytes(info.Size()))
 		}
 	}

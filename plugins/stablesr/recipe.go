@@ -148,11 +148,11 @@ func (r *recipe) mergeFiles(edited map[string][]byte) (err error) {
 		if r.logdir, err = r.resumed(); err != nil {
 			return err
 		}
-		saved = file.Glob(filepath.Join(globEscape.Replace(absolute(r.prog.Dir, r.logdir)), "configs", "*.yaml"))
+		saved = file.Glob(filepath.Join(file.EscapeGlob(file.In(r.prog.Dir, r.logdir)), "configs", "*.yaml"))
 		slices.Sort(saved)
 	}
 	for _, path := range append(saved, r.base...) {
-		abs := absolute(r.prog.Dir, path)
+		abs := file.In(r.prog.Dir, path)
 		text, ok := edited[abs]
 		if !ok {
 			if text, err = readFile(abs, path); err != nil {
@@ -238,7 +238,7 @@ func (r *recipe) resumed() (string, error) {
 		}
 		return "", fmt.Errorf("--resume with --name %s: main.py takes one of them (ValueError): %s", r.name, hint)
 	}
-	info, err := os.Stat(absolute(r.prog.Dir, r.resume))
+	info, err := os.Stat(file.In(r.prog.Dir, r.resume))
 	if err != nil {
 		return "", fmt.Errorf("there is nothing to resume at %s", r.resume)
 	}
@@ -386,5 +386,3 @@ func (r *recipe) scalesLR() bool {
 	b, _ := boolean(v)
 	return b || v == ""
 }
-
-var globEscape = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)

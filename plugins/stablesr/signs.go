@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/metric"
@@ -59,14 +60,14 @@ func (r *recipe) signs() job.Signs {
 	s.Benchmark = truth(r.root, trainerKey+"benchmark", false) // Trainer's default in pytorch-lightning 1.4.2 (trainer.py)
 	// Every rank names a folder by its own time of day, and one without checkpoints is another rank's. A resumed attempt
 	// goes on in the folder of the one before.
-	folder := globEscape.Replace(r.logdir)
+	folder := file.EscapeGlob(r.logdir)
 	switch {
 	case r.namesFolder() && len(r.base) > 0:
 		stem := filepath.Base(r.base[0])
 		folder = filepath.Join(r.logs(), strings.TrimSuffix(stem, filepath.Ext(stem))+"_"+r.name)
-		folder = globEscape.Replace(folder)
+		folder = file.EscapeGlob(folder)
 	case r.logdir == "":
-		folder = filepath.Join(globEscape.Replace(r.logs()), "????-??-??T??-??-??"+globEscape.Replace(r.suffix()))
+		folder = filepath.Join(file.EscapeGlob(r.logs()), "????-??-??T??-??-??"+file.EscapeGlob(r.suffix()))
 	}
 	s.States = []string{folder + "/checkpoints/last.ckpt", folder + "/checkpoints/epoch=*.ckpt"}
 	s.Recipes = []string{folder + "/configs/*-project.yaml", folder + "/configs/*-lightning.yaml"} // what it joined of all its files and words

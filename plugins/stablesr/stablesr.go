@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/plugin"
@@ -90,7 +91,7 @@ func (r *recipe) job(c job.Command) (j *job.Job, err error) {
 		j.Merged, _ = json.Marshal(r.root)
 	}
 	if r.logdir != "" {
-		j.Exclusive = absolute(c.Dir, r.logdir)
+		j.Exclusive = file.In(c.Dir, r.logdir)
 	}
 	j.Knobs = r.knobs(j)
 	j.Signs, j.Data = r.signs(), r.reads()

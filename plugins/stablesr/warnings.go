@@ -35,7 +35,7 @@ func (r *recipe) warnings(j *job.Job) (out []string) {
 		if !ok {
 			keep = 20 // main.py:600
 		}
-		free, path := freeSpace(absolute(r.prog.Dir, r.logs()))
+		free, path := freeSpace(file.In(r.prog.Dir, r.logs()))
 		if need := unit.Bytes(keep+2) * size; keep > 0 && free > 0 && free < need {
 			warn("a saved state takes %v, up to %d of them are kept, and every attempt that dies leaves one: %v in all, and %s has %v free", size, keep+1, need, path, free)
 		}

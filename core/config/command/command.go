@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -86,7 +87,7 @@ func (l Launcher) Refuses() string {
 		return ""
 	}
 	return fmt.Sprintf("%s will stop before it starts anything: --nproc_per_node is %s, and it takes a number from "+
-		"1, or gpu, auto or cpu", l.Name, quote(l.Spec))
+		"1, or gpu, auto or cpu", l.Name, Quote(l.Spec))
 }
 
 // Refuses says why a launcher of the command stops before it starts anything, or "".
@@ -169,12 +170,7 @@ func (p Prog) Path() string {
 	return resolve(p.Dir, p.Script)
 }
 
-func resolve(dir, path string) string {
-	if filepath.IsAbs(path) || dir == "" {
-		return filepath.Clean(path)
-	}
-	return filepath.Join(dir, path)
-}
+func resolve(dir, path string) string { return filepath.Clean(file.In(dir, path)) }
 
 // Program reads a command. env and dir are the environment and the folder that it is started in; env is looked at only
 // where the command itself refers to it. The file of a shell script is read, unless it is among the texts: then it
@@ -329,7 +325,7 @@ func (p Prog) pieces() (out []piece) {
 func quoteAll(args []string) string {
 	quoted := make([]string, len(args))
 	for i, a := range args {
-		quoted[i] = quote(a)
+		quoted[i] = Quote(a)
 	}
 	return strings.Join(quoted, " ")
 }
@@ -369,7 +365,8 @@ func align(a, b []string) []match {
 
 var reShellSafe = lazy.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-func quote(s string) string {
+// Quote is a word as a shell of POSIX reads it.
+func Quote(s string) string {
 	if reShellSafe.MatchString(s) {
 		return s
 	}

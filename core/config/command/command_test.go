@@ -239,7 +239,7 @@ func TestWithArgsReadsBack(t *testing.T) {
 		to := rapid.SliceOfN(arg, 0, 5).Draw(t, "to")
 		text := "cd x && python t.py"
 		for _, a := range from {
-			text += " " + quote(a)
+			text += " " + Quote(a)
 		}
 		for _, lang := range []string{"sh", "bash"} {
 			p, err := Program([]string{lang, "-c", text + " >log"}, nil, "/w")

@@ -18,9 +18,9 @@ const MessageLines = 14
 // text may hold.
 const MessageBytes, MessageParts = 4 << 10, 16
 
-// squeeze joins the lines of a message without any white space. So the text is the same wherever a terminal, a pager or rich
-// wrapped it, even within a word or a number, and the patterns below have no spaces. A line that begins with a time is no
-// continuation: a newline separates its digits from a number before them.
+// squeeze joins the lines of a message without any white space. So the text is the same wherever a terminal, a pager or
+// rich wrapped it, even within a word or a number, and the patterns below have no spaces. A line that begins with a
+// time is no continuation: a newline separates its digits from a number before them.
 func Squeeze(lines []Row) string {
 	var b strings.Builder
 	for _, l := range lines {
@@ -168,8 +168,8 @@ var tfSizes = map[string]int64{"float": 4, "half": 2, "bfloat16": 2, "double": 8
 // prefixes of sizes. A bare or a decimal prefix means the binary one too: every program here prints binary sizes.
 var prefixes = map[byte]float64{'K': float64(unit.KiB), 'M': float64(unit.MiB), 'G': float64(unit.GiB), 'T': float64(unit.TiB)}
 
-// parseSize reads "14.00MiB", or a number without a unit, as bytes, unrounded. It is not ok for impossible sizes, such as the
-// 2^64 bytes that Windows reports for "not available".
+// parseSize reads "14.00MiB", or a number without a unit, as bytes, unrounded. It is not ok for impossible sizes, such
+// as the 2^64 bytes that Windows reports for "not available".
 func ParseSize(s string) (float64, bool) {
 	s = strings.ReplaceAll(s, ",", "")
 	number, prefix := s, 1.
@@ -416,8 +416,8 @@ func (n *Numbers) OtherHeld() unit.Bytes {
 	return max(0, *n.Capacity-*n.Free-n.own())
 }
 
-// A Process is one that the message lists. It may be our own: in a container the message has the pids of the machine, which
-// our process does not know.
+// A Process is one that the message lists. It may be our own: in a container the message has the pids of the machine,
+// which our process does not know.
 type Process struct {
 	PID   int64
 	Bytes unit.Bytes

@@ -40,8 +40,8 @@ var linePrefix = rx(`^(?:(\[[A-Za-z_]+\d+\]:|\[\d+,[\w:,-]+\]<std\w+>:) ?|\s{0,4
 const stamp = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)(?: std(?:out|err) [FP]|` +
 	` [\w.-]+ [\w.@/-]+(?:\[\d+\])?:)?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: [\w.-]+ [\w.@/-]+(?:\[\d+\])?:)?`
 
-// MaxRow bounds a row, in bytes: all that is read of a text is read of rows, and what a rule costs grows with its length.
-// The longest message of an allocator has 900 bytes.
+// MaxRow bounds a row, in bytes: all that is read of a text is read of rows, and what a rule costs grows with its
+// length. The longest message of an allocator has 900 bytes.
 const MaxRow = 2 << 10
 
 // rows cleans the lines of an excerpt, and says where the first line that matters begins. A line is several rows if it
@@ -95,8 +95,8 @@ func Rows(lines []Held, first int, words *Words) ([]Row, int) {
 	return out, from
 }
 
-// cut returns where to end the first row of a text that is longer than one: at a space, and if there is one, far from all
-// words that matter, so that none is torn in two.
+// cut returns where to end the first row of a text that is longer than one: at a space, and if there is one, far from
+// all words that matter, so that none is torn in two.
 func cut(text string, words *Words) int {
 	const room = 48 // longer than any word
 	first := 0

@@ -26,8 +26,8 @@ const (
 	tailLines = 1500
 )
 
-// add appends a line. A line that was redrawn is replaced, as a terminal would: hours of progress bars are one line. One
-// that matters (keep) stays.
+// add appends a line. A line that was redrawn is replaced, as a terminal would: hours of progress bars are one line.
+// One that matters (keep) stays.
 func (t *Tail) Add(s Segment, keep bool) {
 	if n := len(t.kept) - 1; t.Redraw && n >= 0 && t.kept[n].Number == s.Number { // not across the line feed of a CR LF
 		t.bytes -= len(t.kept[n].Text)

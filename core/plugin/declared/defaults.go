@@ -56,7 +56,7 @@ func (r *reading) elsewhere(p place) bool {
 			}
 		}
 		if at, ok := strings.CutPrefix(value, "@"); ok { // argparse's fromfile_prefix_chars
-			text, err := file.Read(absolute(r.prog.Dir, at), maxFile)
+			text, err := file.Read(file.In(r.prog.Dir, at), maxFile)
 			if err == nil && strings.Contains(strings.ReplaceAll(string(text), "-", "_"), name) {
 				return true
 			}
@@ -70,7 +70,7 @@ func (r *reading) elsewhere(p place) bool {
 		if !named && !slices.Contains(endings, filepath.Ext(value)) || r.file(value) != nil {
 			continue
 		}
-		text, err := file.Read(absolute(r.prog.Dir, value), maxFile)
+		text, err := file.Read(file.In(r.prog.Dir, value), maxFile)
 		if err == nil && strings.Contains(strings.ReplaceAll(string(text), "-", "_"), name) {
 			return true
 		}

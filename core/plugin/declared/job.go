@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/plugin"
@@ -172,7 +173,7 @@ func (r *reading) states() error {
 	if r.Exclusive != "" {
 		path, known := r.fill(r.Exclusive, false)
 		if known {
-			j.Exclusive = absolute(r.prog.Dir, path)
+			j.Exclusive = file.In(r.prog.Dir, path)
 		}
 	}
 	for _, g := range r.InTheWay {
@@ -322,7 +323,7 @@ func (r *reading) data() error {
 			continue
 		}
 		if dir := r.prog.Dir; dir != r.command.Dir {
-			text = absolute(dir, text)
+			text = file.In(dir, text)
 		}
 		r.job.Data = append(r.job.Data, job.Data{At: s.at, Path: text, What: "the data"})
 	}
@@ -402,7 +403,7 @@ func (r *reading) fill(text string, glob bool) (filled string, known bool) {
 		v, ok := r.value(name)
 		switch {
 		case ok && glob:
-			return globEscape.Replace(v)
+			return file.EscapeGlob(v)
 		case ok:
 			return v
 		}

@@ -159,12 +159,7 @@ func (r *reading) declareTyped() {
 }
 
 // absolute is a path of the declaration, which is relative to its own folder.
-func (r *reading) absolute(path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(r.dir, path)
-}
+func (r *reading) absolute(path string) string { return file.In(r.dir, path) }
 
 // named finds the file of a place: the path as the command names it, and where it lies. ok is false where no argument
 // names a file.
@@ -188,7 +183,7 @@ func (r *reading) named(p place) (name, path string, ok bool) {
 	if !ok || name == "" {
 		return "", "", false
 	}
-	return name, absolute(r.prog.Dir, name), true
+	return name, file.In(r.prog.Dir, name), true
 }
 
 // argument is what the command gives an option or a key.
@@ -220,7 +215,7 @@ func (r *reading) positional(glob string) (name string, ok bool) {
 			before = r.prog.Args[i-1]
 		}
 		value := slices.Contains(r.argv.Unknown(), before) && !strings.Contains(before, "=")
-		if (whole || base) && !value && !strings.Contains(a, "=") && exists(absolute(r.prog.Dir, a)) {
+		if (whole || base) && !value && !strings.Contains(a, "=") && exists(file.In(r.prog.Dir, a)) {
 			name, ok = a, true
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/launch-ml/launch/core/file"
 	"github.com/launch-ml/launch/core/lazy"
 )
 
@@ -37,9 +38,9 @@ func ownOf(glob string, args []string, dir string, value func(string) (string, b
 			return "*"
 		}
 		if filepath.IsAbs(v) {
-			return whole + globEscape.Replace(v)
+			return whole + file.EscapeGlob(v)
 		}
-		return globEscape.Replace(v)
+		return file.EscapeGlob(v)
 	})
 	if i := strings.LastIndex(narrowed, "/"+whole); i >= 0 {
 		narrowed = narrowed[i+1:]
@@ -48,7 +49,7 @@ func ownOf(glob string, args []string, dir string, value func(string) (string, b
 	if narrowed != glob && given { // as its author says; a value may end with a slash
 		narrowed = cleaned(narrowed)
 		if base := filepath.Dir(narrowed); !patterned(base) {
-			return narrowed, absolute(dir, globUnescape.Replace(base))
+			return narrowed, file.In(dir, globUnescape.Replace(base))
 		}
 		return narrowed, ""
 	}
@@ -77,7 +78,7 @@ func ownOf(glob string, args []string, dir string, value func(string) (string, b
 		return narrowed, ""
 	}
 	n := len(strings.Split(hits[0], "/"))
-	return globEscape.Replace(hits[0]) + "/" + strings.Join(parts[n:], "/"), absolute(dir, hits[0])
+	return file.EscapeGlob(hits[0]) + "/" + strings.Join(parts[n:], "/"), file.In(dir, hits[0])
 }
 
 var slashes = lazy.MustCompile(`/+(?:\./+)*`)
@@ -100,18 +101,8 @@ func folders(args []string) (out []string) {
 	return out
 }
 
-var (
-	globEscape   = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
-	globUnescape = strings.NewReplacer(`\\`, `\`, `\*`, `*`, `\?`, `?`, `\[`, `[`)
-)
+var globUnescape = strings.NewReplacer(`\\`, `\`, `\*`, `*`, `\?`, `?`, `\[`, `[`)
 
 func patterned(glob string) bool {
 	return strings.ContainsAny(strings.NewReplacer(`\*`, "", `\?`, "", `\[`, "").Replace(glob), `*?[`)
-}
-
-func absolute(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
 }

@@ -9,13 +9,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/private"
@@ -283,7 +283,8 @@ func (s *Installed) Programs(dirs []string) (out []InstalledProgram) {
 				p.Why = wrong.Error()
 			default:
 				p.MayBeTrusted = true
-				p.Why = fmt.Sprintf("it is not trusted; `launch plugins trust %s` lets launch run it, as it is now", quote(path))
+				p.Why = fmt.Sprintf("it is not trusted; `launch plugins trust %s` lets launch run it, as it is now",
+					command.Quote(path))
 				taken = append(taken, p.Name())
 			}
 			out = append(out, p)
@@ -325,12 +326,4 @@ func programs(dir string, searched *[]os.FileInfo) (paths []string) {
 	}
 	slices.Sort(paths)
 	return paths
-}
-
-// quote writes a path as a shell reads it.
-func quote(path string) string {
-	if regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`).MatchString(path) {
-		return path
-	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

@@ -37,12 +37,12 @@ func agreed(r *run.Run) map[string]string {
 			value = arg
 		}
 		if slices.Contains(recipeEndings, strings.ToLower(filepath.Ext(value))) {
-			recipe(out, value, inFolder(dir, value))
+			recipe(out, value, file.In(dir, value))
 		}
 	}
 	for _, f := range r.Job.Files {
 		if f.Format != job.Binary {
-			recipe(out, f.Path, inFolder(dir, f.Path))
+			recipe(out, f.Path, file.In(dir, f.Path))
 		}
 	}
 	return out
@@ -90,13 +90,6 @@ func recipe(out map[string]string, name, path string) {
 	}
 }
 
-func inFolder(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
-}
-
 func sum(text []byte) string {
 	s := sha256.Sum256(text)
 	return fmt.Sprintf("%x", s[:16])
@@ -141,9 +134,9 @@ func nodesOwn(j *job.Job, dir, name, value string) bool {
 	if value == "" || strings.ContainsRune(value, 0) {
 		return false
 	}
-	folder := filepath.Clean(inFolder(dir, value))
+	folder := filepath.Clean(file.In(dir, value))
 	for _, path := range slices.Concat(j.Signs.States, j.Signs.Log, []string{j.Exclusive}) {
-		if path != "" && strings.HasPrefix(filepath.Clean(inFolder(j.Command.Dir, path)), folder+"/") && folder != dir {
+		if path != "" && strings.HasPrefix(filepath.Clean(file.In(j.Command.Dir, path)), folder+"/") && folder != dir {
 			return true
 		}
 	}
