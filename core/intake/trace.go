@@ -16,6 +16,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
@@ -115,7 +116,7 @@ func NewForeseer(o Options, j *job.Job, seen room.Room) *Foreseer {
 	env := python.Of(p, j.Command.Env)
 	f.caching = mem.CachingOf(env.AllocatorConf())
 	f.tracer = trace.New(trace.Tracer{Interpreter: env.Interpreter, Card: *seen.Device, Deadline: o.TraceTime,
-		Ranks: ranks(&p), Cache: filepath.Join(o.State, "traces"), Packages: env.Packages()})
+		Ranks: ranks(&p), Cache: filepath.Join(o.State, "traces"), Packages: env.Packages(), Serve: serve})
 	if free := room.Host().Memory; free != nil {
 		f.tracer.Memory = free.Free * 3 / 4
 	}
@@ -124,6 +125,19 @@ func NewForeseer(o Options, j *job.Job, seen room.Room) *Foreseer {
 		return learned, is && err == nil
 	}
 	return f
+}
+
+// serve lets a program read edited Python source in place of its files, as an attempt does.
+func serve(dir string, files []job.File, env []string) ([]string, error) {
+	var copies []overlay.File
+	for _, f := range files {
+		copies = append(copies, overlay.File{Path: f.Path, SHA256: f.Source.SHA256, Text: f.Text})
+	}
+	o, err := overlay.Install(dir, copies, env)
+	if err != nil {
+		return nil, err
+	}
+	return o.Env, nil
 }
 
 // Traceable is why a command cannot be traced for a card, as far as that is known before; nil if it may be.
