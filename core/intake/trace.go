@@ -120,8 +120,9 @@ func NewForeseer(o Options, j *job.Job, seen room.Room) *Foreseer {
 	if free := room.Host().Memory; free != nil {
 		f.tracer.Memory = free.Free * 3 / 4
 	}
+	learner := o.Learner() // what is measured from now on corrects the run in another way
 	f.learn = func(set *ladder.Set) (*ladder.Set, bool) {
-		learned, is, err := o.Learner()(j, seen, set)
+		learned, is, err := learner(j, seen, set)
 		return learned, is && err == nil
 	}
 	return f
@@ -206,6 +207,15 @@ func each(set *ladder.Set, do func(place, *mem.Estimate)) {
 	}
 }
 
+// cachingOf are the settings of a command's allocator.
+func cachingOf(c job.Command) (mem.Caching, error) {
+	p, err := c.Prog()
+	if err != nil {
+		return mem.Caching{}, err
+	}
+	return mem.CachingOf(python.Of(p, c.Env).AllocatorConf()), nil
+}
+
 // mostRungs bounds how many rungs are traced before one is taken.
 const mostRungs = 6
 
@@ -242,8 +252,11 @@ func base(r *run.Run) *ladder.Set {
 	return r.Ladders
 }
 
-// relearn corrects newly priced ladders by what earlier runs measured.
+// relearn corrects newly priced ladders by what earlier runs measured, where the run was corrected by that.
 func (f *Foreseer) relearn(r *run.Run, set *ladder.Set) {
+	if r.Priced == nil {
+		return
+	}
 	r.Priced, r.Ladders = nil, set
 	if learned, is := f.learn(set); is {
 		r.Priced, r.Ladders = set, learned
@@ -283,7 +296,16 @@ func (f *Foreseer) promise(ctx context.Context, r *run.Run, next func() *run.Pla
 
 // at traces the rungs of a plan, and replaces their estimates.
 func (f *Foreseer) at(ctx context.Context, p *run.Plan, edits []config.Edit, open map[string]*mem.Estimate) []string {
-	phases, took, err := f.tracer.At(ctx, f.job, edits, f.caching)
+	var caching mem.Caching
+	made, err := f.job.Rewrite(edits, AttemptFolder)
+	if err == nil {
+		caching, err = cachingOf(made.Command)
+	}
+	var phases []trace.Phase
+	var took time.Duration
+	if err == nil {
+		phases, took, err = f.tracer.At(ctx, f.job, edits, caching)
+	}
 	if err != nil {
 		return []string{fmt.Sprintf("%q was not traced: %v", p.Changes(), err)}
 	}
