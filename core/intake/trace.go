@@ -92,8 +92,9 @@ type Foreseer struct {
 	failed  bool  // a trace has
 	job     *job.Job
 	learn   func(*ladder.Set) (*ladder.Set, bool)
-	known   map[place]bool // by the plugin
-	exact   map[place]bool // by a trace of their own
+	before  map[place]mem.Estimate // as the plugin priced them
+	known   map[place]bool         // by the plugin
+	exact   map[place]bool         // by a trace of their own
 	priced  bool
 }
 
@@ -105,7 +106,7 @@ type place struct {
 
 // NewForeseer returns what traces a job in a room.
 func NewForeseer(o Options, j *job.Job, seen room.Room) *Foreseer {
-	f := &Foreseer{job: j, known: map[place]bool{}, exact: map[place]bool{}}
+	f := &Foreseer{job: j, before: map[place]mem.Estimate{}, known: map[place]bool{}, exact: map[place]bool{}}
 	p, err := j.Command.Prog()
 	if err == nil {
 		err = Traceable(&p, j.Command.Env, seen.Device)
@@ -183,7 +184,7 @@ func (f *Foreseer) price(ctx context.Context, set *ladder.Set) (notes []string) 
 	if f.none != nil {
 		return []string{fmt.Sprintf("the script was not traced: %v", f.none)}
 	}
-	each(set, func(at place, e *mem.Estimate) { f.known[at] = e.Known() })
+	each(set, func(at place, e *mem.Estimate) { f.before[at], f.known[at] = *e, e.Known() })
 	notes, err := f.tracer.Price(ctx, f.job, set, f.caching)
 	if err != nil {
 		f.failed = true
@@ -219,8 +220,8 @@ func cachingOf(c job.Command) (mem.Caching, error) {
 // mostRungs bounds how many rungs are traced before one is taken.
 const mostRungs = 6
 
-// Foresee prices the ladders of a run after an out-of-memory, if they do not know what the job needs. Then it traces the
-// rung that the run would take, until that is one that was traced. It tells what it does, and reports whether it has
+// Foresee prices the ladders of a run after an out-of-memory, if they do not know what the job needs. Then it traces
+// the rung that the run would take, until that is one that was traced. It tells what it does, and reports whether it has
 // changed the run's ladders.
 func (f *Foreseer) Foresee(ctx context.Context, r *run.Run, tell func(format string, args ...any)) (changed bool) {
 	set := base(r)
@@ -241,7 +242,25 @@ func (f *Foreseer) Foresee(ctx context.Context, r *run.Run, tell func(format str
 		changed = true
 		tell("%s", note)
 	}
+	if p, _ := r.Next(); p == nil && f.priced && ctx.Err() == nil {
+		f.forget(r, set)
+		changed = true
+		if p, _ = r.Next(); p != nil {
+			tell("by the trace no rung that is allowed fits; it goes on as without one, because a trace is no proof")
+		}
+	}
 	return changed
+}
+
+// forget takes from ladders what was traced, but not what a trace has shown a rung to cost.
+func (f *Foreseer) forget(r *run.Run, set *ladder.Set) {
+	f.failed = true
+	set.Phases = slices.DeleteFunc(slices.Clone(set.Phases), func(l ladder.Ladder) bool {
+		_, had := f.before[place{l.Phase, 0, 0}]
+		return !had
+	})
+	each(set, func(at place, e *mem.Estimate) { *e = f.before[at] })
+	f.relearn(r, set)
 }
 
 // base are the ladders of a run as they were priced.
@@ -268,6 +287,7 @@ func (f *Foreseer) promise(ctx context.Context, r *run.Run, next func() *run.Pla
 	if !f.priced {
 		return nil
 	}
+	defer func() { f.tracer = trace.New(f.tracer) }() // events take memory, which the program may need now
 	for range mostRungs {
 		p := next()
 		if p == nil || ctx.Err() != nil {
