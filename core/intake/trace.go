@@ -221,8 +221,8 @@ func cachingOf(c job.Command) (mem.Caching, error) {
 const mostRungs = 6
 
 // Foresee prices the ladders of a run after an out-of-memory, if they do not know what the job needs. Then it traces
-// the rung that the run would take, until that is one that was traced. It tells what it does, and reports whether it has
-// changed the run's ladders.
+// the rung that the run would take, until that is one that was traced. It tells what it does, and reports whether it
+// has changed the run's ladders.
 func (f *Foreseer) Foresee(ctx context.Context, r *run.Run, tell func(format string, args ...any)) (changed bool) {
 	set := base(r)
 	if f.none != nil || f.failed || !f.priced && !unpriced(set) {
