@@ -161,7 +161,8 @@ func (r *Reading) refuse(err error) {
 func Read(ctx context.Context, o Options, args []string) (*Reading, error) {
 	r := &Reading{}
 	err := r.read(ctx, o, args)
-	if o.Trace == Everything && err == nil && r.Err == nil && r.Job == nil && r.program != nil && !r.AsksForHelp && !r.Failed {
+	unread := r.Job == nil && r.Err == nil && !r.AsksForHelp && !r.Failed
+	if o.Trace == Everything && err == nil && unread && r.program != nil {
 		r.traceTyped(ctx, o)
 	}
 	if len(o.Set) > 0 && r.Job == nil && r.Err == nil && !r.AsksForHelp { // as typed, the program would use other settings
@@ -468,7 +469,8 @@ func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized,
 	}
 	if r.Foreseer != nil {
 		defer r.clock.Hold()()
-		r.Warnings = append(r.Warnings, r.Foreseer.promise(ctx, r.Run, func() *run.Plan { p, _ := r.Run.First(); return p })...)
+		first := func() *run.Plan { p, _ := r.Run.First(); return p }
+		r.Warnings = append(r.Warnings, r.Foreseer.promise(ctx, r.Run, first)...)
 		r.startsAllTheSame(o, r.Foreseer)
 	}
 	return true

@@ -16,6 +16,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
@@ -91,8 +92,9 @@ type Foreseer struct {
 	failed  bool  // a trace has
 	job     *job.Job
 	learn   func(*ladder.Set) (*ladder.Set, bool)
-	known   map[place]bool // by the plugin
-	exact   map[place]bool // by a trace of their own
+	before  map[place]mem.Estimate // as the plugin priced them
+	known   map[place]bool         // by the plugin
+	exact   map[place]bool         // by a trace of their own
 	priced  bool
 }
 
@@ -104,7 +106,7 @@ type place struct {
 
 // NewForeseer returns what traces a job in a room.
 func NewForeseer(o Options, j *job.Job, seen room.Room) *Foreseer {
-	f := &Foreseer{job: j, known: map[place]bool{}, exact: map[place]bool{}}
+	f := &Foreseer{job: j, before: map[place]mem.Estimate{}, known: map[place]bool{}, exact: map[place]bool{}}
 	p, err := j.Command.Prog()
 	if err == nil {
 		err = Traceable(&p, j.Command.Env, seen.Device)
@@ -115,15 +117,29 @@ func NewForeseer(o Options, j *job.Job, seen room.Room) *Foreseer {
 	env := python.Of(p, j.Command.Env)
 	f.caching = mem.CachingOf(env.AllocatorConf())
 	f.tracer = trace.New(trace.Tracer{Interpreter: env.Interpreter, Card: *seen.Device, Deadline: o.TraceTime,
-		Ranks: ranks(&p), Cache: filepath.Join(o.State, "traces"), Packages: env.Packages()})
+		Ranks: ranks(&p), Cache: filepath.Join(o.State, "traces"), Packages: env.Packages(), Serve: serve})
 	if free := room.Host().Memory; free != nil {
 		f.tracer.Memory = free.Free * 3 / 4
 	}
+	learner := o.Learner() // what is measured from now on corrects the run in another way
 	f.learn = func(set *ladder.Set) (*ladder.Set, bool) {
-		learned, is, err := o.Learner()(j, seen, set)
+		learned, is, err := learner(j, seen, set)
 		return learned, is && err == nil
 	}
 	return f
+}
+
+// serve lets a program read edited Python source in place of its files, as an attempt does.
+func serve(dir string, files []job.File, env []string) ([]string, error) {
+	var copies []overlay.File
+	for _, f := range files {
+		copies = append(copies, overlay.File{Path: f.Path, SHA256: f.Source.SHA256, Text: f.Text})
+	}
+	o, err := overlay.Install(dir, copies, env)
+	if err != nil {
+		return nil, err
+	}
+	return o.Env, nil
 }
 
 // Traceable is why a command cannot be traced for a card, as far as that is known before; nil if it may be.
@@ -168,7 +184,7 @@ func (f *Foreseer) price(ctx context.Context, set *ladder.Set) (notes []string) 
 	if f.none != nil {
 		return []string{fmt.Sprintf("the script was not traced: %v", f.none)}
 	}
-	each(set, func(at place, e *mem.Estimate) { f.known[at] = e.Known() })
+	each(set, func(at place, e *mem.Estimate) { f.before[at], f.known[at] = *e, e.Known() })
 	notes, err := f.tracer.Price(ctx, f.job, set, f.caching)
 	if err != nil {
 		f.failed = true
@@ -192,12 +208,21 @@ func each(set *ladder.Set, do func(place, *mem.Estimate)) {
 	}
 }
 
+// cachingOf are the settings of a command's allocator.
+func cachingOf(c job.Command) (mem.Caching, error) {
+	p, err := c.Prog()
+	if err != nil {
+		return mem.Caching{}, err
+	}
+	return mem.CachingOf(python.Of(p, c.Env).AllocatorConf()), nil
+}
+
 // mostRungs bounds how many rungs are traced before one is taken.
 const mostRungs = 6
 
-// Foresee prices the ladders of a run after an out-of-memory, if they do not know what the job needs. Then it traces the
-// rung that the run would take, until that is one that was traced. It tells what it does, and reports whether it has
-// changed the run's ladders.
+// Foresee prices the ladders of a run after an out-of-memory, if they do not know what the job needs. Then it traces
+// the rung that the run would take, until that is one that was traced. It tells what it does, and reports whether it
+// has changed the run's ladders.
 func (f *Foreseer) Foresee(ctx context.Context, r *run.Run, tell func(format string, args ...any)) (changed bool) {
 	set := base(r)
 	if f.none != nil || f.failed || !f.priced && !unpriced(set) {
@@ -217,7 +242,25 @@ func (f *Foreseer) Foresee(ctx context.Context, r *run.Run, tell func(format str
 		changed = true
 		tell("%s", note)
 	}
+	if p, _ := r.Next(); p == nil && f.priced && ctx.Err() == nil {
+		f.forget(r, set)
+		changed = true
+		if p, _ = r.Next(); p != nil {
+			tell("by the trace no rung that is allowed fits; it goes on as without one, because a trace is no proof")
+		}
+	}
 	return changed
+}
+
+// forget takes from ladders what was traced, but not what a trace has shown a rung to cost.
+func (f *Foreseer) forget(r *run.Run, set *ladder.Set) {
+	f.failed = true
+	set.Phases = slices.DeleteFunc(slices.Clone(set.Phases), func(l ladder.Ladder) bool {
+		_, had := f.before[place{l.Phase, 0, 0}]
+		return !had
+	})
+	each(set, func(at place, e *mem.Estimate) { *e = f.before[at] })
+	f.relearn(r, set)
 }
 
 // base are the ladders of a run as they were priced.
@@ -228,8 +271,11 @@ func base(r *run.Run) *ladder.Set {
 	return r.Ladders
 }
 
-// relearn corrects newly priced ladders by what earlier runs measured.
+// relearn corrects newly priced ladders by what earlier runs measured, where the run was corrected by that.
 func (f *Foreseer) relearn(r *run.Run, set *ladder.Set) {
+	if r.Priced == nil {
+		return
+	}
 	r.Priced, r.Ladders = nil, set
 	if learned, is := f.learn(set); is {
 		r.Priced, r.Ladders = set, learned
@@ -241,6 +287,7 @@ func (f *Foreseer) promise(ctx context.Context, r *run.Run, next func() *run.Pla
 	if !f.priced {
 		return nil
 	}
+	defer func() { f.tracer = trace.New(f.tracer) }() // events take memory, which the program may need now
 	for range mostRungs {
 		p := next()
 		if p == nil || ctx.Err() != nil {
@@ -269,7 +316,16 @@ func (f *Foreseer) promise(ctx context.Context, r *run.Run, next func() *run.Pla
 
 // at traces the rungs of a plan, and replaces their estimates.
 func (f *Foreseer) at(ctx context.Context, p *run.Plan, edits []config.Edit, open map[string]*mem.Estimate) []string {
-	phases, took, err := f.tracer.At(ctx, f.job, edits, f.caching)
+	var caching mem.Caching
+	made, err := f.job.Rewrite(edits, AttemptFolder)
+	if err == nil {
+		caching, err = cachingOf(made.Command)
+	}
+	var phases []trace.Phase
+	var took time.Duration
+	if err == nil {
+		phases, took, err = f.tracer.At(ctx, f.job, edits, caching)
+	}
 	if err != nil {
 		return []string{fmt.Sprintf("%q was not traced: %v", p.Changes(), err)}
 	}

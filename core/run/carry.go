@@ -96,6 +96,6 @@ func (r *Run) Carry(ctx context.Context, ex Executor, j Journal) (*Stop, error) 
 // another rung.
 func (r *Run) tooLarge() bool {
 	last := r.Last()
-	return last != nil && last.Outcome.Left == "" && !last.Outcome.Beside && last.Outcome.Report.Kind != oom.GPUContention &&
-		r.ranOut(*last, r.phaseOf(last.Outcome))
+	return last != nil && last.Outcome.Left == "" && !last.Outcome.Beside &&
+		last.Outcome.Report.Kind != oom.GPUContention && r.ranOut(*last, r.phaseOf(last.Outcome))
 }

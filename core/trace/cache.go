@@ -209,7 +209,8 @@ func (r Formulas) get(c *job.Counted) bool {
 	return ok
 }
 
-// put keeps an answer, but no problem: a package may be installed by the next time. Torch's version is one of its files.
+// put keeps an answer, but no problem: a package may be installed by the next time. Torch's version is one of its
+// files.
 func (r Formulas) put(a answer) {
 	if a.Counted.Problem == "" && !slices.ContainsFunc(a.Files, func(p string) bool { return mark(p) == gone }) {
 		answers(r.Cache).put(r.path(a.Counted.Formula), a.Files, a.Counted)

@@ -103,13 +103,16 @@ func refused(err error) bool {
 // An answer is kept while all that it was made from is the same, and whatever changes of that, the script is traced
 // again.
 func TestTraceAgain(t *testing.T) {
+	variable := func(kv string) func(*project) {
+		return func(p *project) { p.job.Command.Env = append(p.job.Command.Env, kv) }
+	}
 	const kept, again = 8 * 5 * mib, 4 * 5 * mib // of the first trace, and of another one
 	for name, tt := range map[string]struct {
 		change func(p *project)
 		want   unit.Bytes
 	}{
 		"nothing":                   {func(*project) {}, kept},
-		"a terminal's variable":     {func(p *project) { p.job.Command.Env = append(p.job.Command.Env, "TERM_PROGRAM=x") }, kept},
+		"a terminal's variable":     {variable("TERM_PROGRAM=x"), kept},
 		"the memory of the machine": {func(p *project) { p.Memory = 8 * unit.GiB }, kept},
 		"a file that is not read":   {func(p *project) { p.write("notes.txt", "x") }, kept},
 		"the script":                {func(p *project) { p.write("train.py", "import net, sys") }, again},
@@ -117,7 +120,7 @@ func TestTraceAgain(t *testing.T) {
 		"data that are more":        {func(p *project) { p.write("data/b.png", "b") }, again},
 		"a file that is there now":  {func(p *project) { p.write("absent.yml", "layers: 4") }, again},
 		"an argument":               {func(p *project) { p.job.Command.Args[3] = "4" }, again},
-		"a variable":                {func(p *project) { p.job.Command.Env = append(p.job.Command.Env, "WIDTH=4") }, again},
+		"a variable":                {variable("WIDTH=4"), again},
 		"the folder": {func(p *project) {
 			p.job.Command.Args[1], p.job.Command.Dir = p.path("train.py"), filepath.Join(p.dir, "data")
 		}, again},
@@ -125,15 +128,17 @@ func TestTraceAgain(t *testing.T) {
 			text, _ := os.ReadFile(p.Interpreter)
 			p.write("venv/bin/python", string(text)+"# another\n")
 		}, again},
-		"a package":                {func(p *project) { p.Packages = []string{"torch 2.15.1"} }, again},
-		"packages are unknown":     {func(p *project) { p.Packages = nil }, again},
-		"the card's name":          {func(p *project) { p.Card.Name = "NVIDIA A10" }, again},
-		"the card's memory":        {func(p *project) { p.Card.Total = 8 * unit.GiB }, again},
-		"its capability":           {func(p *project) { p.Card.Capability = "9.0" }, again},
-		"the ranks":                {func(p *project) { p.Ranks = 2 }, again},
-		"the deadline":             {func(p *project) { p.Deadline = 2 * time.Minute }, again},
-		"the allocator":            {func(p *project) { p.c = mem.CachingOf("expandable_segments:True", 2) }, again},
-		"a recipe":                 {func(p *project) { p.job.Files = []job.File{{Path: p.path("x.yml"), Text: []byte("layers: 4")}} }, again},
+		"a package":            {func(p *project) { p.Packages = []string{"torch 2.15.1"} }, again},
+		"packages are unknown": {func(p *project) { p.Packages = nil }, again},
+		"the card's name":      {func(p *project) { p.Card.Name = "NVIDIA A10" }, again},
+		"the card's memory":    {func(p *project) { p.Card.Total = 8 * unit.GiB }, again},
+		"its capability":       {func(p *project) { p.Card.Capability = "9.0" }, again},
+		"the ranks":            {func(p *project) { p.Ranks = 2 }, again},
+		"the deadline":         {func(p *project) { p.Deadline = 2 * time.Minute }, again},
+		"the allocator":        {func(p *project) { p.c = mem.CachingOf("expandable_segments:True", 2) }, again},
+		"a recipe": {func(p *project) {
+			p.job.Files = []job.File{{Path: p.path("x.yml"), Text: []byte("layers: 4")}}
+		}, again},
 		"the ladders":              {func(p *project) { p.set.Values = map[string]int64{job.MicroBatch: 8} }, again},
 		"the state folder is gone": {func(p *project) { os.RemoveAll(p.Cache) }, again},
 	} {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -115,10 +117,11 @@ func (t Tracer) run(ctx context.Context, j *job.Job, edits []config.Edit) (*Trac
 	if err != nil {
 		return nil, err
 	}
-	files := map[string][]byte{}
+	files, served := map[string][]byte{}, []job.File{}
 	for _, f := range made.Files {
 		if f.Served() {
-			return nil, errors.New("settings in Python source are not traced yet")
+			served = append(served, f)
+			continue
 		}
 		rel, err := filepath.Rel(shelf, f.Path)
 		if err != nil || !filepath.IsLocal(rel) {
@@ -131,6 +134,18 @@ func (t Tracer) run(ctx context.Context, j *job.Job, edits []config.Edit) (*Trac
 		return nil, err
 	}
 	t.Env = p.Environ(made.Command.Env)
+	if len(served) > 0 {
+		dir, err := private.Temp("launch-trace-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		serves, err := t.Serve(dir, served, t.Env)
+		if err != nil {
+			return nil, err
+		}
+		t.Env = append(t.Env, serves...)
+	}
 	return t.Run(ctx, &p, files)
 }
 

@@ -29,6 +29,7 @@ import (
 
 	"github.com/launch-ml/launch/core/config/command"
 	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -63,6 +64,9 @@ type Tracer struct {
 	Memory      unit.Bytes // of host memory, for each process; 0: no limit
 	Packages    []string   // that are installed for the interpreter, with their versions; none: not known
 	Cache       string     // folder of the answers; "" keeps nothing
+	// Serve lets the program read edited Python source in place of its files, by what it puts into a folder. It returns
+	// the variables for that.
+	Serve func(dir string, files []job.File, env []string) ([]string, error)
 
 	session *session
 }

@@ -86,9 +86,11 @@ func (r Reader) Foresight(p *intake.Reading) Foresight {
 	if p != nil {
 		f = p.Foreseer
 	}
+	o, learner := r.options(), r.learner()
+	o.Learner = func() intake.Learner { return learner }
 	return func(ctx context.Context, of *run.Run, seen room.Room, tell func(format string, args ...any)) bool {
 		if f == nil {
-			f = intake.NewForeseer(r.options(), of.Job, seen)
+			f = intake.NewForeseer(o, of.Job, seen)
 		}
 		return f.Foresee(ctx, of, tell)
 	}

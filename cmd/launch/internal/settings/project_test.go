@@ -54,6 +54,8 @@ func TestUsersAlone(t *testing.T) {
 		{"grace", "1s", true}, {"yield", "false", true}, {"allow", "model", true}, {"allow", "speed", false},
 		{"anyway", "yes", true}, {"anyway", "no", false}, {"plugin", "mine", true}, {"plugin", "none", false},
 		{"notify", "bell,https://a/b", true}, {"notify", "bell", false}, {"reserve", "900TiB", false},
+		{"trace", "always", true}, {"trace", "yes", true}, {"trace", "auto", false}, {"trace", "never", false},
+		{"trace-time", "1h", true}, {"trace-time", "5s", false},
 		{"of the future", "1", true},
 	} {
 		if got := usersAlone(tt.name, tt.value); got != tt.want {

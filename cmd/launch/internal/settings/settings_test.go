@@ -95,6 +95,8 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 		{env: "LAUNCH_GPUS=two", says: `LAUNCH_GPUS: "two" is not a whole number of at least 0`},
 		{env: "LAUNCH_GPUS=-1", says: `LAUNCH_GPUS: "-1" is not a whole number of at least 0`},
 		{env: "LAUNCH_GRACE=30", says: `LAUNCH_GRACE: "30" is not a time, such as 30s`},
+		{env: "LAUNCH_TRACE=maybe", says: `LAUNCH_TRACE: "maybe" is not one of auto, never and always`},
+		{args: "--trace-time=0", says: `--trace-time: "0s" is not a time, such as 30s`},
 		{env: "LAUNCH_FILL=much", says: `LAUNCH_FILL: "much" is neither fast nor true or false`},
 		{env: "LAUNCH_VRAM=12", says: "LAUNCH_VRAM (12): 12 B is too small for a training; give an amount with its unit, such as 12GiB, or leave it out to plan for this machine's card"},
 		{file: "quiet: sometimes", says: `quiet in PROJECT/.launch.yaml: "sometimes" is not true or false`},
@@ -154,6 +156,12 @@ func TestBooleans(t *testing.T) {
 	}
 	if s, says := set(t, "", "device: 010", ""); says != "" || s.Room.Device != "010" {
 		t.Errorf("as it is written: %+v, %s", s, says)
+	}
+	for args, want := range map[string]string{"": TraceAuto, "--trace": TraceAlways, "--trace=no": TraceNever,
+		"--trace=Never": TraceNever, "--trace=true": TraceAlways} {
+		if s, says := set(t, "", "", "", strings.Fields(args)...); says != "" || s.Reading.Trace != want {
+			t.Errorf("%q: trace is %q (%s)", args, s.Reading.Trace, says)
+		}
 	}
 	if s, says := set(t, "LAUNCH_FILL=Fast", "fill: no", "fill: yes"); says != "" || !s.Limits.Fill || !s.Limits.Fast {
 		t.Errorf("fast: %+v, %s", s, says)
