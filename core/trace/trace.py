@@ -25,6 +25,7 @@ import os
 import runpy
 import sys
 import sysconfig
+import threading
 import traceback
 import weakref
 import zipfile
@@ -184,7 +185,7 @@ def counting(torch):
 
     FakeTensorMode.avoid_device_init = property(lambda mode: True)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
-    largest = largest_shapes(torch)
+    largest, alone = largest_shapes(torch), threading.RLock()
 
     class Counting(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -198,13 +199,13 @@ def counting(torch):
                     return out
             if fakes or any(isinstance(x, torch.device) and x.type == "cuda" for x in leaves):
                 try:
-                    with fake:
+                    with alone, fake:
                         out = func(*args, **kwargs)
                 except (DataDependentOutputException, DynamicOutputShapeException):
                     if func not in largest:
                         raise
                     TRACE.assumed.add(str(func.overloadpacket))
-                    with fake:
+                    with alone, fake:
                         out = largest[func](*args, **kwargs)
             else:
                 out = func(*args, **kwargs)
@@ -648,6 +649,77 @@ def keep_states(torch):
     torch.save, torch.load = save, read
 
 
+def keep_safetensors(torch, FakeTensor):
+    """The same for safetensors: what is read goes to the card as seen, and what is written is a file of holes."""
+    try:
+        import safetensors
+        import safetensors.torch as library
+    except ImportError:
+        return
+    opened, save_file = safetensors.safe_open, library.save_file
+
+    class Opened:
+        def __init__(self, filename, framework, device="cpu", **k):
+            self.file = opened(filename, framework, device="cpu", **k)
+            self.device = torch.device("cuda", device) if isinstance(device, int) else device
+
+        def __enter__(self):
+            self.file.__enter__()
+            return self
+
+        def __exit__(self, *a):
+            return self.file.__exit__(*a)
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+        def get_tensor(self, name):
+            return self.file.get_tensor(name).to(self.device)
+
+        def get_tensors(self):
+            return {name: self.get_tensor(name) for name in self.file.keys()}
+
+        def get_slice(self, name):
+            return Slice(self.file.get_slice(name), self.device)
+
+    class Slice:
+        def __init__(self, slice, device):
+            self.slice, self.device = slice, device
+
+        def __getattr__(self, name):
+            return getattr(self.slice, name)
+
+        def __getitem__(self, at):
+            return self.slice[at].to(self.device)
+
+    names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+             torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
+
+    def header(tensors, metadata):
+        table, end = {"__metadata__": metadata} if metadata else {}, 0
+        for name, t in tensors.items():
+            begin, end = end, end + t.numel() * t.element_size()
+            table[name] = {"dtype": names[t.dtype], "shape": list(t.shape), "data_offsets": [begin, end]}
+        text = json.dumps(table).encode()
+        text += b" " * (-len(text) % 8)
+        return len(text).to_bytes(8, "little") + text, end
+
+    def save(tensors, filename, metadata=None):
+        if not any(isinstance(t, FakeTensor) for t in tensors.values()):
+            return save_file(tensors, filename, metadata)
+        text, size = header(tensors, metadata)
+        with open(filename, "wb") as f:
+            f.write(text)
+            f.truncate(len(text) + size)
+
+    def to_bytes(tensors, metadata=None):
+        text, size = header(tensors, metadata)
+        return text + bytes(size)
+
+    safetensors.safe_open = library.safe_open = Opened
+    library.save_file, library.save = save, to_bytes
+
+
 # ---- operators ------------------------------------------------------------------------------------------------------
 
 def choose_attention(torch):
@@ -717,6 +789,17 @@ def run_eagerly(torch):
     torch.jit.script = lambda obj=None, *a, **k: obj if obj is not None else (lambda f: f)
 
 
+def follow_threads(mode):
+    """A mode is of one thread: each that the script starts gets its own."""
+    run = threading.Thread.run
+
+    def followed(self):
+        with type(mode)():
+            run(self)
+
+    threading.Thread.run = followed
+
+
 def spawn_here(torch):
     """Runs the first of the processes that a script would start, in this one."""
     import torch.multiprocessing as multiprocessing
@@ -776,10 +859,12 @@ def main():
     follow_training(torch)
     shorten_data(torch)
     keep_states(torch)
+    keep_safetensors(torch, FakeTensor)
     choose_attention(torch)
     taught = teach_shapes(torch)  # until the end
     reserve = bytearray(8 << 20)  # to tell that memory was used up
     run_eagerly(torch)
+    follow_threads(mode)
     spawn_here(torch)
     one_rank(torch)
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device="cuda") is a move that the mode sees
