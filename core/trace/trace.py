@@ -350,6 +350,37 @@ def answer_for_card(torch):
                 setattr(accelerator, name, answer)
 
 
+def legacy_types(torch):
+    """torch.cuda.FloatTensor and the like: types of the card, as older scripts make and name tensors."""
+    class Type(type):
+        def __instancecheck__(cls, t):
+            return isinstance(t, torch.Tensor) and t.device.type == "cuda" and t.dtype == cls.dtype
+
+        def __call__(cls, *args, **k):
+            if len(args) == 1 and not isinstance(args[0], (int, torch.Size)):
+                return torch.as_tensor(args[0], dtype=cls.dtype).to("cuda")
+            shape = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args
+            return torch.empty(shape if shape else (0,), dtype=cls.dtype, device="cuda")
+
+    types = dict(Float=torch.float32, Double=torch.float64, Half=torch.float16, BFloat16=torch.bfloat16, Byte=torch.uint8,
+                 Char=torch.int8, Short=torch.int16, Int=torch.int32, Long=torch.int64, Bool=torch.bool)
+    for name, dtype in types.items():
+        named = Type(name + "Tensor", (), {"dtype": dtype, "__module__": "torch.cuda", "is_cuda": True})
+        setattr(torch.cuda, name + "Tensor", named)
+    to_type = torch.Tensor.type
+
+    def of_type(self, dtype=None, non_blocking=False, **k):
+        if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
+            dtype = getattr(torch.cuda, dtype.rpartition(".")[2])
+        if isinstance(dtype, Type):
+            return self.to("cuda", dtype.dtype)
+        if dtype is None and self.device.type == "cuda":
+            return next(("torch.cuda.%sTensor" % name for name, of in types.items() if of == self.dtype), "")
+        return to_type(self, **k) if dtype is None else to_type(self, dtype, non_blocking, **k)
+
+    torch.Tensor.type = of_type
+
+
 # ---- values that are not there --------------------------------------------------------------------------------------
 
 def answer_for_values(torch, FakeTensor):
@@ -648,6 +679,40 @@ def keep_states(torch):
 
     torch.save, torch.load = save, read
 
+    class Absent(dict):
+        """Weights that are not on this machine: they fit every module, as no value counts."""
+        def __missing__(self, key):
+            return self
+
+        def pop(self, key, *default):
+            return dict.pop(self, key, None)
+
+        def __delitem__(self, key):
+            dict.pop(self, key, None)
+
+    fetch, load_state, names = torch.hub.load_state_dict_from_url, torch.nn.Module.load_state_dict, torch.hub.list
+
+    def fetched(*a, **k):
+        try:
+            return fetch(*a, **k)
+        except OSError:  # there is no network
+            return Absent()
+
+    def listed(*a, **k):
+        try:
+            return names(*a, **k)
+        except (OSError, RuntimeError):
+            return []
+
+    def loaded(self, state, *a, **k):
+        if isinstance(state, Absent):
+            return type(load_state(torch.nn.Identity(), {}))([], [])
+        return load_state(self, state, *a, **k)
+
+    import torch.utils.model_zoo as zoo
+    torch.hub.load_state_dict_from_url = zoo.load_url = fetched
+    torch.hub.list, torch.nn.Module.load_state_dict = listed, loaded
+
 
 def keep_safetensors(torch, FakeTensor):
     """The same for safetensors: what is read goes to the card as seen, and what is written is a file of holes."""
@@ -854,6 +919,7 @@ def main():
     TRACE = Trace(torch)
     mode, FakeTensor = counting(torch)
     answer_for_card(torch)
+    legacy_types(torch)
     answer_for_values(torch, FakeTensor)
     follow_modules(torch, FakeTensor)
     follow_training(torch)
