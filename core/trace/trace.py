@@ -27,6 +27,7 @@ import os
 import runpy
 import sys
 import sysconfig
+import threading
 import traceback
 import weakref
 import zipfile
@@ -186,7 +187,7 @@ def counting(torch):
 
     FakeTensorMode.avoid_device_init = property(lambda mode: True)
     fake, device_of = FakeTensorMode(allow_non_fake_inputs=True), torch.ops.prim.device.default
-    largest = largest_shapes(torch)
+    largest, alone = largest_shapes(torch), threading.RLock()
 
     class Counting(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -201,12 +202,13 @@ def counting(torch):
                     return out
             if fakes or any(isinstance(x, torch.device) and x.type == "cuda" for x in (*args, *kwargs.values())):
                 try:
-                    out = fake.__torch_dispatch__(func, types, args, kwargs)
+                    with alone:
+                        out = fake.__torch_dispatch__(func, types, args, kwargs)
                 except (DataDependentOutputException, DynamicOutputShapeException):
                     if func not in largest:
                         raise
                     TRACE.assumed.add(str(func.overloadpacket))
-                    with fake:
+                    with alone, fake:
                         out = largest[func](*args, **kwargs)
             else:
                 out = func(*args, **kwargs)
@@ -349,6 +351,37 @@ def answer_for_card(torch):
                 max_memory_reserved=peak, reset_peak_memory_stats=nothing).items():
             if hasattr(accelerator, name):
                 setattr(accelerator, name, answer)
+
+
+def legacy_types(torch):
+    """torch.cuda.FloatTensor and the like: types of the card, as older scripts make and name tensors."""
+    class Type(type):
+        def __instancecheck__(cls, t):
+            return isinstance(t, torch.Tensor) and t.device.type == "cuda" and t.dtype == cls.dtype
+
+        def __call__(cls, *args, **k):
+            if len(args) == 1 and not isinstance(args[0], (int, torch.Size)):
+                return torch.as_tensor(args[0], dtype=cls.dtype).to("cuda")
+            shape = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args
+            return torch.empty(shape if shape else (0,), dtype=cls.dtype, device="cuda")
+
+    types = dict(Float=torch.float32, Double=torch.float64, Half=torch.float16, BFloat16=torch.bfloat16, Byte=torch.uint8,
+                 Char=torch.int8, Short=torch.int16, Int=torch.int32, Long=torch.int64, Bool=torch.bool)
+    for name, dtype in types.items():
+        named = Type(name + "Tensor", (), {"dtype": dtype, "__module__": "torch.cuda", "is_cuda": True})
+        setattr(torch.cuda, name + "Tensor", named)
+    to_type = torch.Tensor.type
+
+    def of_type(self, dtype=None, non_blocking=False, **k):
+        if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
+            dtype = getattr(torch.cuda, dtype.rpartition(".")[2])
+        if isinstance(dtype, Type):
+            return self.to("cuda", dtype.dtype)
+        if dtype is None and self.device.type == "cuda":
+            return next(("torch.cuda.%sTensor" % name for name, of in types.items() if of == self.dtype), "")
+        return to_type(self, **k) if dtype is None else to_type(self, dtype, non_blocking, **k)
+
+    torch.Tensor.type = of_type
 
 
 # ---- values that are not there --------------------------------------------------------------------------------------
@@ -652,6 +685,111 @@ def keep_states(torch):
 
     torch.save, torch.load = save, read
 
+    class Absent(dict):
+        """Weights that are not on this machine: they fit every module, as no value counts."""
+        def __missing__(self, key):
+            return self
+
+        def pop(self, key, *default):
+            return dict.pop(self, key, None)
+
+        def __delitem__(self, key):
+            dict.pop(self, key, None)
+
+    fetch, load_state, names = torch.hub.load_state_dict_from_url, torch.nn.Module.load_state_dict, torch.hub.list
+
+    def fetched(*a, **k):
+        try:
+            return fetch(*a, **k)
+        except OSError:  # there is no network
+            return Absent()
+
+    def listed(*a, **k):
+        try:
+            return names(*a, **k)
+        except (OSError, RuntimeError):
+            return []
+
+    def loaded(self, state, *a, **k):
+        if isinstance(state, Absent):
+            return type(load_state(torch.nn.Identity(), {}))([], [])
+        return load_state(self, state, *a, **k)
+
+    import torch.utils.model_zoo as zoo
+    torch.hub.load_state_dict_from_url = zoo.load_url = fetched
+    torch.hub.list, torch.nn.Module.load_state_dict = listed, loaded
+
+
+def keep_safetensors(torch, FakeTensor):
+    """The same for safetensors: what is read goes to the card as seen, and what is written is a file of holes."""
+    try:
+        import safetensors
+        import safetensors.torch as library
+    except ImportError:
+        return
+    opened, save_file = safetensors.safe_open, library.save_file
+
+    class Opened:
+        def __init__(self, filename, framework, device="cpu", **k):
+            self.file = opened(filename, framework, device="cpu", **k)
+            self.device = torch.device("cuda", device) if isinstance(device, int) else device
+
+        def __enter__(self):
+            self.file.__enter__()
+            return self
+
+        def __exit__(self, *a):
+            return self.file.__exit__(*a)
+
+        def __getattr__(self, name):
+            return getattr(self.file, name)
+
+        def get_tensor(self, name):
+            return self.file.get_tensor(name).to(self.device)
+
+        def get_tensors(self):
+            return {name: self.get_tensor(name) for name in self.file.keys()}
+
+        def get_slice(self, name):
+            return Slice(self.file.get_slice(name), self.device)
+
+    class Slice:
+        def __init__(self, slice, device):
+            self.slice, self.device = slice, device
+
+        def __getattr__(self, name):
+            return getattr(self.slice, name)
+
+        def __getitem__(self, at):
+            return self.slice[at].to(self.device)
+
+    names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+             torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
+
+    def header(tensors, metadata):
+        table, end = {"__metadata__": metadata} if metadata else {}, 0
+        for name, t in tensors.items():
+            begin, end = end, end + t.numel() * t.element_size()
+            table[name] = {"dtype": names[t.dtype], "shape": list(t.shape), "data_offsets": [begin, end]}
+        text = json.dumps(table).encode()
+        text += b" " * (-len(text) % 8)
+        return len(text).to_bytes(8, "little") + text, end
+
+    def save(tensors, filename, metadata=None):
+        if not any(isinstance(t, FakeTensor) for t in tensors.values()):
+            return save_file(tensors, filename, metadata)
+        text, size = header(tensors, metadata)
+        with open(filename, "wb") as f:
+            f.write(text)
+            f.truncate(len(text) + size)
+
+    def to_bytes(tensors, metadata=None):
+        text, size = header(tensors, metadata)
+        return text + bytes(size)
+
+    safetensors.safe_open = library.safe_open = Opened
+    library.save_file, library.save = save, to_bytes
+
 
 # ---- operators ------------------------------------------------------------------------------------------------------
 
@@ -720,6 +858,17 @@ def run_eagerly(torch):
     torch.compile = compile
     torch.nn.Module.compile = lambda self, *a, **k: None
     torch.jit.script = lambda obj=None, *a, **k: obj if obj is not None else (lambda f: f)
+
+
+def follow_threads(mode):
+    """A mode is of one thread: each that the script starts gets its own."""
+    run = threading.Thread.run
+
+    def followed(self):
+        with type(mode)():
+            run(self)
+
+    threading.Thread.run = followed
 
 
 def spawn_here(torch):
@@ -810,15 +959,18 @@ def main():
     TRACE = Trace(torch)
     mode, FakeTensor = counting(torch)
     answer_for_card(torch)
+    legacy_types(torch)
     answer_for_values(torch, FakeTensor)
     follow_modules(torch, FakeTensor)
     follow_training(torch, FakeTensor)
     shorten_data(torch)
     keep_states(torch)
+    keep_safetensors(torch, FakeTensor)
     choose_attention(torch)
     taught = teach_shapes(torch)  # until the end
     reserve = bytearray(8 << 20)  # to tell that memory was used up
     run_eagerly(torch)
+    follow_threads(mode)
     spawn_here(torch)
     one_rank(torch)
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device="cuda") is a move that the mode sees
