@@ -43,7 +43,7 @@ func readTraced(root string) (out []tracedModel, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range rows[1:] { // model, size, batch, estimate, verdict, failed, its estimate, its verdict, seconds
+	for _, r := range rows[1:] { // model, size, batch, estimate, verdict, failed, its estimate, its verdict
 		m := tracedModel{name: r[0], size: r[1], batch: r[2], failed: r[5]}
 		for _, of := range []struct {
 			text, verdict string
