@@ -422,13 +422,29 @@ def answer_for_values(torch, FakeTensor):
 
 def follow_modules(torch, FakeTensor):
     """Moves modules by giving them other parameters, and tells when the outermost one is called."""
-    Module, moved = torch.nn.Module, {}
+    Module, moved, optimizers = torch.nn.Module, {}, weakref.WeakSet()
+    hold = torch.optim.Optimizer.add_param_group
+
+    def holding(self, group):
+        optimizers.add(self)
+        return hold(self, group)
+
+    torch.optim.Optimizer.add_param_group = holding
 
     def apply(self, fn, recurse=True):
         # Module.to swaps the data of a parameter, which a fake tensor cannot do
         if recurse:
             for child in self.children():
                 child._apply(fn)
+        before = len(moved)
+        replace(self, fn)
+        if len(moved) > before:  # an optimizer may have been made first: accelerate's prepare moves what it has
+            for group in (g for o in list(optimizers) for g in o.param_groups):
+                group["params"] = [moved[id(p)][1] if id(p) in moved and moved[id(p)][0] is p else p
+                                   for p in group["params"]]
+        return self
+
+    def replace(self, fn):
         for name, p in self._parameters.items():
             if p is None:
                 continue
@@ -451,7 +467,6 @@ def follow_modules(torch, FakeTensor):
             if b is not None:
                 self._buffers[name] = fn(b)
                 TRACE.kind(self._buffers[name], "buffer")
-        return self
 
     Module._apply = apply
     deepcopy = torch.Tensor.__deepcopy__
@@ -849,6 +864,20 @@ def teach_shapes(torch):
     return library
 
 
+def choose_convolution(torch):
+    """Chooses a depthwise convolution's kernel where torch asks the driver: both lay their result out as its input."""
+    select = getattr(torch._C, "_select_conv_backend", None)
+
+    def backend(*a, **k):
+        try:
+            return select(*a, **k)
+        except RuntimeError:  # supportsDepthwiseConvolutionWithCuDNN, which is of contiguous tensors
+            return torch._C._ConvBackend.CudaDepthwise2d
+
+    if select:
+        torch._C._select_conv_backend = backend
+
+
 def run_eagerly(torch):
     """torch.compile gives back what it was given: the trace is of the eager program, and says so."""
     def compile(model=None, *a, **k):
@@ -967,6 +996,7 @@ def main():
     keep_states(torch)
     keep_safetensors(torch, FakeTensor)
     choose_attention(torch)
+    choose_convolution(torch)
     taught = teach_shapes(torch)  # until the end
     reserve = bytearray(8 << 20)  # to tell that memory was used up
     run_eagerly(torch)

@@ -20,12 +20,11 @@ import os
 import random
 import subprocess
 import sys
-import time
 
 SEED = 20261129
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = [1024, 768, 512, 384, 256, 192, 128, 96, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1]
-HEAD = ["model", "size", "batch", "estimate", "verdict", "failed", "failed_estimate", "failed_verdict", "seconds"]
+HEAD = ["model", "size", "batch", "estimate", "verdict", "failed", "failed_estimate", "failed_verdict"]
 
 
 def drawn(table, models):
@@ -46,34 +45,30 @@ def drawn(table, models):
 
 
 def traced(launch, model, batch, size):
-    """What launch says of a training: MiB, the verdict, seconds of CPU."""
+    """What launch says of a training: MiB, and the verdict; or nothing, and why."""
     script = [sys.executable, os.path.join(HERE, "train_timm.py"), model, str(batch), str(size)]
     argv = [launch, "plan", "--trace", "--json", "--vram", "RTX 3090", "--"] + script
-    env = {**os.environ, "LAUNCH_TRACE_OF": "%s-%d" % (model, batch)}
-    begun = time.monotonic()
-    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
-    seconds = time.monotonic() - begun
+    done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         plan = json.loads(done.stdout)
         training = [p for p in plan["phases"] if p["phase"] == "training"][0]["asked"]
         if training.get("unknown"):
-            return "", training["unknown"], seconds
-        return round(training["total_bytes"] / 2**20), plan["verdict"], seconds
+            return "", " ".join([training["unknown"], *plan["warnings"]])[-300:]
+        return round(training["total_bytes"] / 2**20), plan["verdict"]
     except (ValueError, KeyError, IndexError):
-        return "", (done.stderr.decode() + done.stdout.decode()).strip().replace("\n", " ")[-300:], seconds
+        return "", (done.stderr.decode() + done.stdout.decode()).strip().replace("\n", " ")[-300:]
 
 
 def row(launch, r, first):
     """One row of the table. first is the batch with which the benchmark began."""
     model, size, batch = r["model"], int(r["train_img_size"]), int(r["train_batch_size"])
-    estimate, verdict, seconds = traced(launch, model, batch, size)
+    estimate, verdict = traced(launch, model, batch, size)
     out = dict(model=model, size=size, batch=batch, estimate=estimate, verdict=verdict)
     if batch != first:
         failed = STEPS[STEPS.index(batch) - 1]
-        estimate, verdict, more = traced(launch, model, failed, size)
+        estimate, verdict = traced(launch, model, failed, size)
         out.update(failed=failed, failed_estimate=estimate, failed_verdict=verdict)
-        seconds += more
-    return {**out, "seconds": round(seconds)}
+    return out
 
 
 def main():

@@ -88,6 +88,10 @@ func report(root string, w io.Writer, markdown bool) (data map[string]string, br
 	if err != nil {
 		return nil, nil, err
 	}
+	ran, err := readReally(root)
+	if err != nil {
+		return nil, nil, err
+	}
 	rec, err := readRecord(root)
 	if err != nil {
 		return nil, nil, err
@@ -102,9 +106,11 @@ func report(root string, w io.Writer, markdown bool) (data map[string]string, br
 	public.table(&p)
 	language.table(&p)
 	tracedTable(&p, traces)
+	reallyTable(&p, ran)
 	published(&p)
 	factsTable(&p, studied)
-	broken = slices.Concat(c.broken(), public.broken(), language.broken(), tracedBroken(traces), factsBroken(studied))
+	broken = slices.Concat(c.broken(), public.broken(), language.broken(), tracedBroken(traces), reallyBroken(ran),
+		factsBroken(studied))
 	return p.data, broken, nil
 }
 

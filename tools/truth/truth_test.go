@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -187,5 +188,35 @@ func TestCaptureWithoutGPU(t *testing.T) {
 	}
 	if o := off(tensors, *peak.Allocated); o < -.02 || o > .05 {
 		t.Errorf("the tape has %v, PyTorch %v (%+.1f %%)", tensors, *peak.Allocated, 100*o)
+	}
+}
+
+// The limits of traces are limits too.
+func TestTracesBroken(t *testing.T) {
+	traces, err := readTraced(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran, err := readReally(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(traces) < 80 || len(ran) < 10 || len(tracedBroken(traces)) > 0 || len(reallyBroken(ran)) > 0 {
+		t.Fatalf("%d and %d rows: %v, %v", len(traces), len(ran), tracedBroken(traces), reallyBroken(ran))
+	}
+	large, small := slices.Clone(traces), slices.Clone(traces)
+	for i := range traces {
+		large[i].fitted *= 2
+		small[i].refused = small[i].fitted / 2
+	}
+	for want, of := range map[string][]tracedModel{"that trained fit": large, "did not train do not fit": small} {
+		if got := tracedBroken(of); len(got) != 1 || !strings.Contains(got[0], want) {
+			t.Errorf("no limit is broken where %q: %v", want, got)
+		}
+	}
+	far := slices.Clone(ran)
+	far[0].traced *= 1.03
+	if got := reallyBroken(far); len(got) != 1 || !strings.Contains(got[0], far[0].kind) {
+		t.Errorf("a trace 3 %% off breaks %v", got)
 	}
 }
