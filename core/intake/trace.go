@@ -110,7 +110,7 @@ func NewForeseer(o Options, j *job.Job, seen room.Room) *Foreseer {
 	f := &Foreseer{job: j, before: map[place]mem.Estimate{}, known: map[place]bool{}, exact: map[place]bool{}}
 	p, err := j.Command.Prog()
 	if err == nil {
-		err = Traceable(&p, j.Command.Env, seen.Device)
+		err = traceable(&p, j.Command.Env, seen.Device)
 	}
 	if f.none = err; err != nil {
 		return f
@@ -143,8 +143,8 @@ func serve(dir string, files []job.File, env []string) ([]string, error) {
 	return o.Env, nil
 }
 
-// Traceable is why a command cannot be traced for a card, as far as that is known before; nil if it may be.
-func Traceable(p *command.Prog, env []string, d *gpu.Device) error {
+// traceable is why a command cannot be traced for a card, as far as that is known before; nil if it may be.
+func traceable(p *command.Prog, env []string, d *gpu.Device) error {
 	switch {
 	case d == nil:
 		return errors.New("it is not known for which card: --vram 24GiB names one")
@@ -172,7 +172,7 @@ func Traceable(p *command.Prog, env []string, d *gpu.Device) error {
 // TraceHelps reports whether a trace could well show what is not known of the command on a device.
 func (r *Reading) TraceHelps(d *gpu.Device) bool {
 	p := r.program
-	if p == nil || p.Kind == command.Code || r.AsksForHelp || r.Failed || Traceable(p, r.Command.Env, d) != nil {
+	if p == nil || p.Kind == command.Code || r.AsksForHelp || r.Failed || traceable(p, r.Command.Env, d) != nil {
 		return false
 	}
 	_, _, ok := python.Of(*p, r.Command.Env).Torch()
