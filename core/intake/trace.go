@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,7 +110,7 @@ func NewForeseer(o Options, j *job.Job, seen room.Room) *Foreseer {
 	f := &Foreseer{job: j, before: map[place]mem.Estimate{}, known: map[place]bool{}, exact: map[place]bool{}}
 	p, err := j.Command.Prog()
 	if err == nil {
-		err = Traceable(&p, j.Command.Env, seen.Device)
+		err = traceable(&p, j.Command.Env, seen.Device)
 	}
 	if f.none = err; err != nil {
 		return f
@@ -142,8 +143,8 @@ func serve(dir string, files []job.File, env []string) ([]string, error) {
 	return o.Env, nil
 }
 
-// Traceable is why a command cannot be traced for a card, as far as that is known before; nil if it may be.
-func Traceable(p *command.Prog, env []string, d *gpu.Device) error {
+// traceable is why a command cannot be traced for a card, as far as that is known before; nil if it may be.
+func traceable(p *command.Prog, env []string, d *gpu.Device) error {
 	switch {
 	case d == nil:
 		return errors.New("it is not known for which card: --vram 24GiB names one")
@@ -171,7 +172,7 @@ func Traceable(p *command.Prog, env []string, d *gpu.Device) error {
 // TraceHelps reports whether a trace could well show what is not known of the command on a device.
 func (r *Reading) TraceHelps(d *gpu.Device) bool {
 	p := r.program
-	if p == nil || p.Kind == command.Code || r.AsksForHelp || r.Failed || Traceable(p, r.Command.Env, d) != nil {
+	if p == nil || p.Kind == command.Code || r.AsksForHelp || r.Failed || traceable(p, r.Command.Env, d) != nil {
 		return false
 	}
 	_, _, ok := python.Of(*p, r.Command.Env).Torch()
@@ -190,12 +191,17 @@ func (f *Foreseer) price(ctx context.Context, set *ladder.Set) (notes []string) 
 		f.failed = true
 		return append(notes, fmt.Sprintf("the script was not traced: %v", err))
 	}
-	f.priced = true
 	for _, l := range set.Phases {
-		f.exact[place{l.Phase, l.Asked, set.Shared.Asked}] = true
+		at := place{l.Phase, l.Asked, set.Shared.Asked}
+		f.exact[at] = true
+		f.priced = f.priced || !f.known[at] && traced(l, at.shared)
 	}
+	f.failed = !f.priced
 	return notes
 }
+
+// traced reports whether a phase's need as asked is known after a trace. If it is not, another rung's will not be.
+func traced(l ladder.Ladder, shared int) bool { return l.Rungs[l.Asked].At(shared).Known() }
 
 // each calls do with every estimate of a set.
 func each(set *ladder.Set, do func(place, *mem.Estimate)) {
@@ -300,7 +306,7 @@ func (f *Foreseer) promise(ctx context.Context, r *run.Run, next func() *run.Pla
 			l := set.Ladder(c.Phase)
 			at := place{c.Phase, c.Rung, p.Shared.Rung}
 			edits = append(edits, l.Rungs[c.Rung].Edits...)
-			if !f.known[at] && !f.exact[at] && at.shared < len(l.Rungs[c.Rung].Estimates) {
+			if !f.known[at] && !f.exact[at] && traced(*l, set.Shared.Asked) && at.shared < len(l.Rungs[c.Rung].Estimates) {
 				f.exact[at] = true
 				open[c.Phase] = &l.Rungs[c.Rung].Estimates[at.shared]
 			}
@@ -336,7 +342,7 @@ func (f *Foreseer) at(ctx context.Context, p *run.Plan, edits []config.Edit, ope
 			needs = append(needs, fmt.Sprintf("%s %v", seen.Name, seen.Estimate.Total()))
 		}
 	}
-	text := fmt.Sprintf("%q is traced itself: %s", p.Changes(), strings.Join(needs, ", "))
+	text := fmt.Sprintf("%q is traced itself: %s", p.Changes(), cmp.Or(strings.Join(needs, ", "), "its need is not known"))
 	if took >= 100*time.Millisecond {
 		text += fmt.Sprintf("; that took %v", took.Round(100*time.Millisecond))
 	}
