@@ -449,7 +449,7 @@ def follow_modules(torch, FakeTensor):
         # Module.to swaps the data of a parameter, which a fake tensor cannot do
         if recurse:
             for child in self.children():
-                child._apply(fn)
+                apply(child, fn) if type(child)._apply is applied else child._apply(fn)
         for name, p in self._parameters.items():
             if p is None:
                 continue
@@ -475,7 +475,26 @@ def follow_modules(torch, FakeTensor):
                 TRACE.kind(self._buffers[name], "buffer")
         return self
 
-    Module._apply = apply
+    def applied(self, *a, **k):
+        out = apply(self, *a, **k)
+        for optimizer in optimizers:  # one that was made before the module was moved
+            for params in (group["params"] for group in optimizer.param_groups):
+                for i, p in enumerate(params):
+                    old, new = (of() for of in moved.get(id(p), (str, str)))
+                    if old is p and new is not None:
+                        params[i] = new
+                        if p in optimizer.state:
+                            optimizer.state[new] = optimizer.state.pop(p)
+        return out
+
+    optimizers, made = weakref.WeakSet(), torch.optim.Optimizer.__init__
+
+    def optimizer_made(self, *a, **k):
+        made(self, *a, **k)
+        optimizers.add(self)
+
+    torch.optim.Optimizer.__init__ = optimizer_made
+    Module._apply = applied
     deepcopy = torch.Tensor.__deepcopy__
 
     def copied(self, memo):  # an average of the weights, a target network
