@@ -236,7 +236,7 @@ def counting(torch):
 
 
 def largest_shapes(torch):
-    """What has a shape that depends on values is taken as large as it can be: every element is chosen, all are unique."""
+    """What has a shape that depends on values is as large as it can be: every element is chosen, all are unique."""
     aten = torch.ops.aten
 
     def numbers(t, *shape):
@@ -377,8 +377,8 @@ def legacy_types(torch):
             shape = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args
             return torch.empty(shape if shape else (0,), dtype=cls.dtype, device="cuda")
 
-    types = dict(Float=torch.float32, Double=torch.float64, Half=torch.float16, BFloat16=torch.bfloat16, Byte=torch.uint8,
-                 Char=torch.int8, Short=torch.int16, Int=torch.int32, Long=torch.int64, Bool=torch.bool)
+    types = dict(Float=torch.float32, Double=torch.float64, Half=torch.float16, BFloat16=torch.bfloat16,
+                 Byte=torch.uint8, Char=torch.int8, Short=torch.int16, Int=torch.int32, Long=torch.int64, Bool=torch.bool)
     for name, dtype in types.items():
         named = Type(name + "Tensor", (), {"dtype": dtype, "__module__": "torch.cuda", "is_cuda": True})
         setattr(torch.cuda, name + "Tensor", named)
@@ -802,8 +802,8 @@ def keep_safetensors(torch, FakeTensor):
         def __getitem__(self, at):
             return self.slice[at].to(self.device)
 
-    names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
-             torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
+    names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+             torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.bool: "BOOL"}
 
     def header(tensors, metadata):
         table, end = {"__metadata__": metadata} if metadata else {}, 0
