@@ -146,16 +146,31 @@ class Trace:
             s = t.untyped_storage()
         except (NotImplementedError, RuntimeError):  # a wrapper of other tensors, which are seen themselves
             return None
-        number = self.seen.get(s)
-        if number is None:
-            self.made += 1
-            number, size = self.made, s.nbytes()
-            self.seen[s] = number
-            self.live += size
-            self.peak = max(self.peak, self.live)
-            emit("A %d %d" % (number, size))
-            weakref.finalize(s, self.freed, number, size).atexit = False
+        number, _ = self.seen.get(s, (None, None))
+        return self.made_of(s) if number is None else number
+
+    def made_of(self, s):
+        """The number of a storage that is new, or has a new size."""
+        self.made += 1
+        number, size = self.made, s.nbytes()
+        self.live += size
+        self.peak = max(self.peak, self.live)
+        emit("A %d %d" % (number, size))
+        end = weakref.finalize(s, self.freed, number, size)
+        end.atexit = False
+        self.seen[s] = number, end
         return number
+
+    def resized(self, s):
+        """Fully sharded parameters give back their memory by giving their storage no size."""
+        number, end = self.seen.get(s, (None, None))
+        if number is not None:
+            kind = self.kinds.get(number)
+            end()
+            now = self.made_of(s)
+            if kind:
+                self.kinds[now] = kind
+                emit("K %d %s" % (now, kind))
 
     def freed(self, number, size):
         self.live -= size
@@ -423,6 +438,16 @@ def answer_for_values(torch, FakeTensor):
 def follow_modules(torch, FakeTensor):
     """Moves modules by giving them other parameters, and tells when the outermost one is called."""
     Module, moved, optimizers = torch.nn.Module, {}, weakref.WeakSet()
+    resize = torch.UntypedStorage.resize_
+
+    def resized(self, size):
+        changed = self.nbytes() != size
+        out = resize(self, size)
+        if changed:
+            TRACE.resized(self)
+        return out
+
+    torch.UntypedStorage.resize_ = resized
     hold = torch.optim.Optimizer.add_param_group
 
     def holding(self, group):
@@ -436,20 +461,24 @@ def follow_modules(torch, FakeTensor):
         if recurse:
             for child in self.children():
                 child._apply(fn)
-        before = len(moved)
-        replace(self, fn)
-        if len(moved) > before:  # an optimizer may have been made first: accelerate's prepare moves what it has
+        if replace(self, fn):  # an optimizer may have been made first: accelerate's prepare moves what it has
             for group in (g for o in list(optimizers) for g in o.param_groups):
-                group["params"] = [moved[id(p)][1] if id(p) in moved and moved[id(p)][0] is p else p
-                                   for p in group["params"]]
+                group["params"] = [now(p) for p in group["params"]]
         return self
 
+    def now(p):
+        """What a parameter has become. What the script drops is dropped."""
+        old, new = (of() for of in moved.get(id(p), (str, str)))
+        return new if old is p and new is not None else p
+
     def replace(self, fn):
+        """Tells whether it has made new parameters."""
+        some = False
         for name, p in self._parameters.items():
             if p is None:
                 continue
-            if id(p) in moved and moved[id(p)][0] is p:  # tied to one that was moved
-                self._parameters[name] = moved[id(p)][1]
+            if now(p) is not p:  # tied to one that was moved
+                self._parameters[name] = now(p)
                 continue
             with torch.no_grad():
                 q = fn(p)
@@ -460,13 +489,14 @@ def follow_modules(torch, FakeTensor):
                 continue
             new = torch.nn.Parameter(q, p.requires_grad)
             new.__dict__.update({k: v for k, v in p.__dict__.items() if k not in new.__dict__ and k != "fake_device"})
-            moved[id(p)] = (p, new)
+            moved[id(p)], some = (weakref.ref(p), weakref.ref(new)), True
             self._parameters[name] = new
             TRACE.kind(new, "parameter")
         for name, b in self._buffers.items():
             if b is not None:
                 self._buffers[name] = fn(b)
                 TRACE.kind(self._buffers[name], "buffer")
+        return some
 
     Module._apply = apply
     deepcopy = torch.Tensor.__deepcopy__
