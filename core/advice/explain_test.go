@@ -175,7 +175,9 @@ RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 11.00 GiB t
 		"a device that is not CUDA's": {strings.ReplaceAll(fmt.Sprintf(clued, "", "", refusal, capacity), "CUDA out",
 			"HIP out"), "2.5 or later", []string{"PYTORCH_HIP_ALLOC_CONF=max_split_size_mb"},
 			[]string{"expandable_segments:True"}},
-		"a memory error of XLA's": {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 7406166528 bytes.\n", "", []string{"XLA_PYTHON_CLIENT_MEM_FRACTION"}, []string{"PYTORCH_"}},
+		"a memory error of XLA's": {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: " +
+			"Out of memory while trying to allocate 7406166528 bytes.\n", "",
+			[]string{"XLA_PYTHON_CLIENT_MEM_FRACTION"}, []string{"PYTORCH_"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := reading(t, tt.text)

@@ -8,9 +8,9 @@ import (
 	"github.com/launch-ml/launch/core/config"
 )
 
-// Brief writes what a person needs before a run, in at most four lines: what it is, whether it fits, what changes at what
-// cost, and where the rest is. Behind them stands what is amiss with this run, a line each: nobody should find that in the
-// morning. A run that is not started, and a verbose printer, have the whole plan.
+// Brief writes what a person needs before a run, in at most four lines: what it is, whether it fits, what changes at
+// what cost, and where the rest is. Behind them stands what is amiss with this run, a line each: nobody should find
+// that in the morning. A run that is not started, and a verbose printer, have the whole plan.
 func (p Printer) Brief(v View) {
 	if v.Stop != nil || v.Plan == nil || p.Verbose {
 		p.Plan(v)

@@ -25,7 +25,8 @@ func TestBrief(t *testing.T) {
 	}{
 		"as asked": {View{Run: &run.Run{Job: j, Room: 4 * unit.GiB, Ladders: &ladder.Set{}},
 			Plan: &run.Plan{Choices: []run.Choice{choice}, Batch: j.Batch}},
-			[]string{`d · "n" · global batch 8 = 8 × 1 (plugin p)`, "it runs as asked and fits (training 1.00 GiB of 4.00 GiB)"}},
+			[]string{`d · "n" · global batch 8 = 8 × 1 (plugin p)`,
+				"it runs as asked and fits (training 1.00 GiB of 4.00 GiB)"}},
 		"changed": {View{Run: &run.Run{Job: j, Room: 4 * unit.GiB, Ladders: &ladder.Set{}},
 			Plan: &run.Plan{Choices: []run.Choice{choice}, Batch: half, Edits: []config.Edit{edit}, Cost: ladder.Speed}},
 			[]string{`d · "n" · global batch 8 = 8 × 1 (plugin p)`,

@@ -4,8 +4,8 @@
 //
 //   - While a program runs, launch writes to standard error only, every line begins with "launch: ", and standard
 //     output is the program's alone. Commands that run no program write their results to standard output.
-//   - Before the program: the plan in at most four lines, or with --verbose all of it. Between two attempts: one line with the cause, one with the remedy.
-//     At the end: a summary.
+//   - Before the program: the plan in at most four lines, or with --verbose all of it. Between two attempts: one line
+//     with the cause, one with the remedy. At the end: a summary.
 //   - A change is printed with its old value, new value, reason and cost.
 //   - A number is printed with its kind: estimate or measured peak; allocated, reserved or used. An unknown number is
 //     printed as unknown, never as zero.

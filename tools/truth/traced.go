@@ -111,8 +111,8 @@ func tracedTable(p *printer, all []tracedModel) {
 	p.text("%s has the largest batch at which each model trained on an RTX 3090, in July 2022, with torch 1.12. Its "+
 		"benchmark.py takes the next smaller batch after a failure, so the next larger one is known to have failed, unless "+
 		"the first, 512, trained: so it was for %d. A hundred models were drawn by seed before any result was looked at "+
-		"(tools/capture/traced.py; gluon_xception65 is not in timm 1.0.31, and another took its place), and of %d of them, "+
-		"in the order of the draw but for the slowest, `launch plan --trace --vram \"RTX 3090\"` was asked at both batches, "+
+		"(tools/capture/traced.py; gluon_xception65 is not in timm 1.0.31, and another took its place), and for %d of them "+
+		"`launch plan --trace --vram \"RTX 3090\"` was asked at both batches, "+
 		"with torch 2.15 on a machine without a card. Estimates are in MiB; the card gives %d.", timmTable, len(all)-known,
 		len(all), tracedRoom()/unit.MiB)
 	now := func(n unit.Bytes) unit.Bytes { return n }

@@ -120,7 +120,8 @@ func (r *reader) executable(words []word) error {
 
 // absent says that there is no such program, and how a project in the command's folder that declares it installs it.
 func (r *reader) absent(name string) error {
-	declares := regexp.MustCompile(`(?m)(?:^|["'])\s*(?:scripts\.)?` + regexp.QuoteMeta(name) + `["']?\s*=\s*["']?[\w.]+\s*:\s*\w+`)
+	declares := regexp.MustCompile(`(?m)(?:^|["'])\s*(?:scripts\.)?` + regexp.QuoteMeta(name) +
+		`["']?\s*=\s*["']?[\w.]+\s*:\s*\w+`)
 	for _, f := range []string{"pyproject.toml", "setup.cfg", "setup.py"} {
 		text, err := file.Read(resolve(r.prog.Dir, f), maxConfig)
 		if err == nil && declares.Match(text) {

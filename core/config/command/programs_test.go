@@ -134,8 +134,9 @@ func TestAccelerateConfig(t *testing.T) {
 func TestAbsentProgram(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"pyproject.toml": "[project.scripts]\ntoy-train = \"toy.cli:main\"\nscripts.toy-serve = 'toy:serve'\n[tool.x]\ntoy = \"3.1\"\n",
-		"setup.py":       "setup(entry_points={'console_scripts': ['toy_eval=toy.bin.eval:main', 'toy_test=toy:test']})\n",
+		"pyproject.toml": "[project.scripts]\ntoy-train = \"toy.cli:main\"\n" +
+			"scripts.toy-serve = 'toy:serve'\n[tool.x]\ntoy = \"3.1\"\n",
+		"setup.py": "setup(entry_points={'console_scripts': ['toy_eval=toy.bin.eval:main', 'toy_test=toy:test']})\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)

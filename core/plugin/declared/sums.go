@@ -76,8 +76,8 @@ func (s *splitReader) dividesAll(x *python.Syntax) bool {
 	return false
 }
 
-// sumsAnywhere reports whether any source asks a loss for its sum, or sums what a loss gives for each sample. Without that
-// nothing is a sum, and what is named need not be followed.
+// sumsAnywhere reports whether any source asks a loss for its sum, or sums what a loss gives for each sample. Without
+// that nothing is a sum, and what is named need not be followed.
 func (s *splitReader) sumsAnywhere() bool {
 	return slices.ContainsFunc(s.sources, func(f python.Source) bool {
 		return strings.Contains(f.Code, "reduction") || strings.Contains(f.Code, "size_average")

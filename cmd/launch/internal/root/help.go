@@ -108,7 +108,8 @@ func addHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	c, _, _ := root.Find([]string{"help"})
 	asJSON := false
-	c.Use, c.Short = "help [COMMAND ... | commands | settings]", "print the help of a command; --json: of all commands, for a script"
+	c.Use = "help [COMMAND ... | commands | settings]"
+	c.Short = "print the help of a command; --json: of all commands, for a script"
 	c.Long = "help prints what launch COMMAND --help prints. \"launch help commands\" lists all commands, and\n" +
 		"\"launch help settings\" all flags of a run, its exit codes, and where settings come from. With --json it\n" +
 		"prints a document of the command and all below it: arguments, flags with their defaults and variables,\n" +

@@ -92,8 +92,9 @@ func fits(t *testing.T, c *cobra.Command, width int) {
 	(&page{&b, width}).help(c)
 	for line := range strings.Lines(b.String()) {
 		line = strings.TrimRight(line, "\n")
-		if utf8.RuneCountInString(line) > width && len(strings.Fields(line)) > 1 && !strings.Contains(c.Example, strings.TrimSpace(line)) &&
-			!strings.Contains(line, c.UseLine()) && !strings.HasPrefix(line, "  #") && !strings.HasPrefix(line, "  launch") {
+		if utf8.RuneCountInString(line) > width && len(strings.Fields(line)) > 1 &&
+			!strings.Contains(c.Example, strings.TrimSpace(line)) && !strings.Contains(line, c.UseLine()) &&
+			!strings.HasPrefix(line, "  #") && !strings.HasPrefix(line, "  launch") {
 			t.Errorf("%s at %d columns: %s", c.CommandPath(), width, line)
 		}
 	}
@@ -106,14 +107,16 @@ func fits(t *testing.T, c *cobra.Command, width int) {
 		}
 	}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if own := c.NonInheritedFlags().Lookup(f.Name) != nil; own && !f.Hidden && f.Name != "help" && !strings.Contains(b.String(), "--"+f.Name) {
+		own := c.NonInheritedFlags().Lookup(f.Name) != nil && !f.Hidden && f.Name != "help"
+		if own && !strings.Contains(b.String(), "--"+f.Name) {
 			t.Errorf("%s at %d columns: --%s is not there", c.CommandPath(), width, f.Name)
 		}
 	})
 }
 
 func TestText(t *testing.T) {
-	const text = "One paragraph of\ntwo lines.\n\n  key      what it means, at some\n           length\n  another  b\nBehind it."
+	const text = "One paragraph of\ntwo lines.\n\n" +
+		"  key      what it means, at some\n           length\n  another  b\nBehind it."
 	var b bytes.Buffer
 	(&page{&b, 40}).text(text)
 	const want = "One paragraph of two lines.\n\n  key      what it means, at some length\n  another  b\nBehind it.\n"

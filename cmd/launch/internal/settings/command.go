@@ -42,7 +42,8 @@ func CommandLine(c *cobra.Command, args []string) (Values, []string, error) {
 	return s, args, nil
 }
 
-// CommandsKey is the annotation with the names of launch's commands, of which only those that may be asked for are made.
+// CommandsKey is the annotation with the names of launch's commands, of which only those are made that may be asked for
+// at all.
 const CommandsKey = "commands"
 
 // CommandsOf lists the commands below one.

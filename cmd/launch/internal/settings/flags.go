@@ -145,7 +145,8 @@ var HelpGroups = []struct {
 	{"What may change", Group{"allow", SetFlag, "as-asked", "fill", "rehearse", "anyway", "plugin", "formula-time"}},
 	{"Which card", Group{"vram", "device", "memory", "reserve", "gpus", "wait", "yield", "nodes-at", "this-node"}},
 	{"While it runs", Group{"inside", "tty", "save-on", "grace", "sample"}},
-	{"What is printed", Group{"quiet", "verbose", "status", "bars", "json-file", "notify", "notify-command", "notify-host"}},
+	{"What is printed", Group{"quiet", "verbose", "status", "bars", "json-file", "notify", "notify-command",
+		"notify-host"}},
 	{"Records", Group{"continue", AcceptFlag, "state-dir", "receipts", "prune"}},
 }
 

@@ -85,8 +85,8 @@ func dashed(name, short string) string {
 	return "--" + name
 }
 
-// Misplaced tells what to type where something stands before "--": the command of launch that was mistyped, or else that
-// the program has to stand behind it.
+// Misplaced tells what to type where something stands before "--": the command of launch that was mistyped, or else
+// that the program has to stand behind it.
 func Misplaced(c *cobra.Command, args, commands []string) error {
 	path, _ := os.LookupEnv("PATH")
 	switch first := args[0]; {

@@ -149,7 +149,8 @@ func merge(v *viper.Viper, file *private.Settings, whole bool, from map[string]s
 			if near := nearest(name, settings); near != "" {
 				meant = fmt.Sprintf(" (did you mean %s?)", near)
 			}
-			errs = append(errs, fmt.Errorf("%s: launch has no setting %q%s; its settings are the flags in `launch help settings`", path, key, meant))
+			errs = append(errs, fmt.Errorf(
+				"%s: launch has no setting %q%s; its settings are the flags in `launch help settings`", path, key, meant))
 		case seen[name]:
 			errs = append(errs, fmt.Errorf("%s sets %s twice", path, name))
 		case value.Kind != yaml.ScalarNode:

@@ -121,8 +121,10 @@ func TestSettingsThatCannotBeRead(t *testing.T) {
 		{user: "state-dir: null", says: "state-dir in USER/launch/config.yaml has no value: give it one, or remove the line"},
 		{file: "allow: ~\nquiet: []", says: "allow in PROJECT/.launch.yaml has no value: give it one, or remove the line\nquiet in PROJECT/.launch.yaml is a list: it takes one value"},
 		{file: "allow: speed\nAllow: none", says: "PROJECT/.launch.yaml sets allow twice"},
-		{file: "as_asked: true", says: "PROJECT/.launch.yaml: launch has no setting \"as_asked\" (did you mean as-asked?); its settings are the flags in `launch help settings`"},
-		{file: "json: true", says: "PROJECT/.launch.yaml: launch has no setting \"json\"; its settings are the flags in `launch help settings`"},
+		{file: "as_asked: true", says: "PROJECT/.launch.yaml: launch has no setting \"as_asked\" " +
+			"(did you mean as-asked?); its settings are the flags in `launch help settings`"},
+		{file: "json: true", says: "PROJECT/.launch.yaml: launch has no setting \"json\"; " +
+			"its settings are the flags in `launch help settings`"},
 		{file: "gpus: !!int 2\nvram: &size 12GiB\nreserve: *size\nQuiet: yes\ndevice: auto"}, // an anchor is a value, and case is no matter
 		{env: "LAUNCH_VRAM=", file: "# nothing yet"},                                         // as everywhere: an empty variable is none
 		{env: "LAUNCH_QUIET=", file: "quiet: maybe", says: `quiet in PROJECT/.launch.yaml: "maybe" is not true or false`},

@@ -220,8 +220,8 @@ func (d *drafting) feeds(r *reading) string {
 	return slice
 }
 
-// measures reports whether the function around a statement takes the name of the setting for the size of a tensor that it
-// was given: batch_size = x.size(0). What it then makes of that size tells nothing of the setting.
+// measures reports whether the function around a statement takes the name of the setting for the size of a tensor that
+// it was given: batch_size = x.size(0). What it then makes of that size tells nothing of the setting.
 func (r *reading) measures(f *file, i int) bool {
 	function := f.function(i)
 	if function < 0 {
@@ -230,7 +230,8 @@ func (r *reading) measures(f *file, i int) bool {
 	from, _ := f.Block(function)
 	for _, s := range f.Statements[from:i] {
 		a, ok := f.Assigns(s)
-		if value := f.Of(a.Value); ok && r.in(a.Name) && (strings.Contains(value, ".size(") || strings.Contains(value, ".shape")) {
+		value := f.Of(a.Value)
+		if ok && r.in(a.Name) && (strings.Contains(value, ".size(") || strings.Contains(value, ".shape")) {
 			return true
 		}
 	}

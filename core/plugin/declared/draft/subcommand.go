@@ -29,8 +29,8 @@ func withoutOthers(s python.Source, prog command.Prog) python.Source {
 	return s
 }
 
-// commandsOf reads a table of commands: the function that the typed one names, and those of all others. mine is "" where
-// the literal is no such table, or does not have it.
+// commandsOf reads a table of commands: the function that the typed one names, and those of all others. mine is ""
+// where the literal is no such table, or does not have it.
 func commandsOf(x *python.Syntax, open int, typed string) (mine string, others map[string]bool) {
 	others = map[string]bool{}
 	for i := open + 1; i+2 < x.Tokens[open].Pair; i += 4 {
