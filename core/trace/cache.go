@@ -203,10 +203,13 @@ func (r Formulas) get(c *job.Counted) bool {
 	if r.Interpreter == "" || r.Deadline <= 0 {
 		return false
 	}
-	f := c.Formula
-	ok := answers(r.Cache).get(r.path(f), c)
-	c.Formula = f
-	return ok
+	var was job.Counted // not into c: its formula's text is the caller's, and would be written over
+	if !answers(r.Cache).get(r.path(c.Formula), &was) {
+		return false
+	}
+	was.Formula = c.Formula
+	*c = was
+	return true
 }
 
 // put keeps an answer, but no problem: a package may be installed by the next time. Torch's version is one of its

@@ -152,6 +152,10 @@ func TestCounts(t *testing.T) {
 	if got[2].Saved != 2*c.Saved {
 		t.Errorf("twice the batch saves %d bytes, want twice %d", got[2].Saved, c.Saved)
 	}
+	mine := []job.Formula{f("build", `{"x": 1,  "batch": 32}`)} // its answer is kept, of a text that is spelled otherwise
+	if r.Run(t.Context(), mine); string(mine[0].Config) != `{"x": 1,  "batch": 32}` {
+		t.Errorf("an answer that was kept has changed the question: %s", mine[0].Config)
+	}
 	t.Run("cache", func(t *testing.T) { cached(t, r, c) })
 }
 

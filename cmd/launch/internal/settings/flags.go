@@ -142,7 +142,8 @@ var HelpGroups = []struct {
 	Title string
 	Flags Group
 }{
-	{"What may change", Group{"allow", SetFlag, "as-asked", "fill", "rehearse", "anyway", "plugin", "formula-time"}},
+	{"What may change", Group{"allow", SetFlag, "as-asked", "fill", "rehearse", "anyway"}},
+	{"How it is foreseen", Group{"plugin", "formula-time", "trace", "trace-time"}},
 	{"Which card", Group{"vram", "device", "memory", "reserve", "gpus", "wait", "yield", "nodes-at", "this-node"}},
 	{"While it runs", Group{"inside", "tty", "save-on", "grace", "sample"}},
 	{"What is printed", Group{"quiet", "verbose", "status", "bars", "json-file", "notify", "notify-command",
