@@ -94,8 +94,9 @@ check: format lint $(ENDS)
 
 test: export LAUNCH_TEST_SLURM := 1
 test: deps format lint $(ENDS)
+	@test -n "$$LAUNCH_TEST_TORCH" || $(PYTHON) tools/tracetorch/env.py >/dev/null 2>&1 & # downloads while the rest is tested
 	$(GO) vet ./...
-	$(gotest) ./...
+	$(gotest) -p 3 ./... # that of cmd/launch, the longest, mostly waits
 	$(gotest) -race ./plugins/sisr ./core/plugin/host ./core/attempt ./core/observe ./core/record # prices on several cores, talks to a process, watches
 	$(gotest) -race -run 'Line|Bytes|Screen|Voice|Patien|Title|Stuck|FullDisk' ./core/proc # share a terminal
 	$(gotest) -race -run 'TestScripts/(source|plan)' ./cmd/launch

@@ -9,6 +9,7 @@ function of it returns 0.
 
 Without a package index it prints nothing and exits with 75.
 """
+import fcntl
 import glob
 import os
 import re
@@ -74,6 +75,9 @@ def main():
         version, = re.findall(r"^torch==([\w.]+)", f.read(), re.M)
     env = os.path.join(cache, "launch-tests", "torch-%s-python%d.%d" % (version, *sys.version_info[:2]))
     ready = os.path.join(env, "ready")
+    os.makedirs(os.path.dirname(env), exist_ok=True)
+    alone = open(env + ".lock", "w")  # `make test` begins early with this, and another waits for it
+    fcntl.flock(alone, fcntl.LOCK_EX)
     if not os.path.exists(ready):
         shutil.rmtree(env, ignore_errors=True)
         make(env)
