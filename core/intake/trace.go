@@ -54,7 +54,7 @@ func unpriced(set *ladder.Set) bool {
 // traceTyped makes a job of a command that no plugin knows: it runs as typed, and what it needs is traced.
 func (r *Reading) traceTyped(ctx context.Context, o Options) {
 	look := lookFor(ctx, o.Wish, r.Command.Env)
-	r.Job = &job.Job{Command: r.Command, Plugin: Traced, Dialect: "no plugin knows it",
+	r.Job = &job.Job{Command: r.Command, Plugin: Traced, Dialect: "a script that no plugin knows",
 		Name: filepath.Base(r.program.Script)}
 	if !r.measure(o, look) {
 		return

@@ -207,16 +207,16 @@ var modelStates = map[string]mem.Kind{"parameter": mem.Parameters, "gradient": m
 
 // replay is what the caching allocator reserves for a phase of which so much lives at its fullest, from its first event
 // to its last: the smallest room found in which it runs, where it gives back what is merely cached before it asks for
-// more, and what it comes to hold where there is room for all.
+// more, and what it comes to hold where there is room for all. Where no smaller room is found it needs that.
 func (t *Trace) replay(first, last int, live unit.Bytes, c mem.Caching) (need, reserved unit.Bytes) {
 	reserved = t.held(first, last, 0, c)
 	for range rooms {
 		if need = t.held(first, last, live, c); need <= live {
-			break
+			return min(need, reserved), reserved
 		}
 		live = need // what it lacked there leaves other gaps in a room that has it
 	}
-	return min(need, reserved), reserved
+	return reserved, reserved
 }
 
 // rooms are tried at the most. Two or three are enough as a rule.

@@ -4,7 +4,8 @@
 // The script is the user's, unchanged; the tracer (trace.py) makes PyTorch answer for a card that is described. Nothing
 // of the machine is changed: the process is the first one in namespaces of its own, without a network and without
 // devices, over a file system whose writes go to memory and end with it (jail.go). Where the kernel gives no
-// such jail, nothing is run. What was allocated is replayed in core/mem's caching allocator.
+// such jail, nothing is run. What was allocated is replayed in core/mem's caching allocator (replay.go), prices the
+// ladders of a job (price.go), and is kept from one launch to the next (cache.go).
 //
 // Formulas (formula.go, count.py) are the smaller way: a plugin's own PyTorch module on the meta device.
 package trace

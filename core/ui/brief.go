@@ -34,21 +34,24 @@ func (p Printer) Brief(v View) {
 	}
 }
 
-// needs is what each phase needs of the room, where that is known.
+// needs is what each phase needs of the room; "" where that is known of none.
 func (v View) needs() string {
 	if v.Run.Room == 0 {
 		return ""
 	}
 	var each []string
+	known := false
 	for _, c := range v.Plan.Choices {
+		need := "not known"
 		if c.Estimate.Known() {
-			each = append(each, fmt.Sprintf("%s %v", c.Phase, c.Estimate.Total()))
+			need, known = fmt.Sprintf("%v of %v", c.Estimate.Total(), v.Run.Room), true
 		}
+		each = append(each, c.Phase+" "+need)
 	}
-	if len(each) == 0 {
+	if !known {
 		return ""
 	}
-	return fmt.Sprintf(" (%s of %v)", strings.Join(each, ", "), v.Run.Room)
+	return fmt.Sprintf(" (%s)", strings.Join(each, ", "))
 }
 
 // changed is what you and launch have changed, in one line; "" for nothing.

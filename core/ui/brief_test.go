@@ -33,6 +33,11 @@ func TestBrief(t *testing.T) {
 				"it runs with 1 change and fits; its cost is speed (training 1.00 GiB of 4.00 GiB)",
 				"changed, in a copy: micro-batch 8 → 4; global batch stays 8 = 4 × 2",
 				"every figure and reason: launch plan with the same command"}},
+		"one phase is not known": {View{Run: &run.Run{Job: j, Room: 4 * unit.GiB, Ladders: &ladder.Set{}},
+			Plan: &run.Plan{Choices: []run.Choice{choice, {Phase: "validation", Verdict: ladder.Unknown,
+				Estimate: mem.Estimate{Unknown: "its images are absent"}}}, Batch: j.Batch}},
+			[]string{"", "it runs as asked; whether it fits is not known " +
+				"(training 1.00 GiB of 4.00 GiB, validation not known)"}},
 		"another batch": {View{Run: &run.Run{Job: j, Room: 4 * unit.GiB, Ladders: &ladder.Set{}},
 			Plan: &run.Plan{Choices: []run.Choice{choice}, Batch: job.Batch{Micro: 4, Accumulation: 1, Ranks: 1},
 				Edits: []config.Edit{edit}, Cost: ladder.Recipe}, Warnings: []string{"it would stop"}},

@@ -32,18 +32,30 @@ type tracedModel struct {
 	why                       string     // there is none
 }
 
-// readTraced reads what tools/capture/traced.py has recorded.
-func readTraced(root string) (out []tracedModel, err error) {
-	f, err := os.Open(filepath.Join(root, "tools", "truth", "testdata", "traced.csv"))
+// recordedRows are the rows of a table that tools/capture has recorded, without its header.
+func recordedRows(root, name string) ([][]string, error) {
+	f, err := os.Open(filepath.Join(root, "tools", "truth", "testdata", name))
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	rows, err := csv.NewReader(f).ReadAll()
+	if err == nil && len(rows) == 0 {
+		err = fmt.Errorf("%s is empty", name)
+	}
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range rows[1:] { // model, size, batch, estimate, verdict, failed, its estimate, its verdict
+	return rows[1:], nil
+}
+
+// readTraced reads what tools/capture/traced.py has recorded.
+func readTraced(root string) (out []tracedModel, err error) {
+	rows, err := recordedRows(root, "traced.csv")
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rows { // model, size, batch, estimate, verdict, failed, its estimate, its verdict
 		m := tracedModel{name: r[0], size: r[1], batch: r[2], failed: r[5]}
 		for _, of := range []struct {
 			text, verdict string
