@@ -87,25 +87,28 @@ TIMEOUT ?= 40m
 ENDS    := bin/ends
 $(ENDS): tools/ends/main.go
 	CGO_ENABLED=0 $(GO) build -o $@ ./tools/ends
-gotest = $(ENDS) $(GO) test -timeout $(TIMEOUT)
+gotest = $(ENDS) $(GO) test -vet=off -timeout $(TIMEOUT) # lint has vet
 check: format lint $(ENDS)
-	$(GO) vet ./...
 	$(gotest) -short -skip '$(SLOW)' ./...
 
+# Many tests wait for a program of theirs, so two halves run side by side. The longest package is cmd/launch.
 test: export LAUNCH_TEST_SLURM := 1
 test: deps format lint $(ENDS)
 	@test -n "$$LAUNCH_TEST_TORCH" || $(PYTHON) tools/tracetorch/env.py >/dev/null 2>&1 & # downloads while the rest is tested
-	$(GO) vet ./...
-	$(gotest) -p 3 ./... # that of cmd/launch, the longest, mostly waits
+	$(MAKE) --no-print-directory -j2 test-go test-beside
+
+.PHONY: test-go test-beside
+test-go: $(ENDS)
+	$(gotest) -parallel 4 ./...
+test-beside: $(ENDS)
 	$(gotest) -race ./plugins/sisr ./core/plugin/host ./core/attempt ./core/observe ./core/record # prices on several cores, talks to a process, watches
 	$(gotest) -race -run 'Line|Bytes|Screen|Voice|Patien|Title|Stuck|FullDisk' ./core/proc # share a terminal
-	$(gotest) -race -run 'TestScripts/(source|plan)' ./cmd/launch
 	for e in sisr moco stablesr; do (cd examples/$$e && $(PYTHON) -m unittest -q) || exit 1; done
 	cd sdk/python && PYTHONPATH=src $(PYTHON) -m unittest -q -b
-	$(MAKE) test-trace
 	$(MAKE) test-declarations
 	$(MAKE) test-install
 	$(MAKE) attack QUICK=--quick
+	$(MAKE) test-trace
 
 # mutation makes small faults in the packages that decide what happens to a run, and prints how many their tests find: FAULTS in each
 # package, drawn by SEED, within TIME_LIMIT. PACKAGES names other packages. The tree stays as it is (tools/mutation).

@@ -280,6 +280,7 @@ var ways = []way{
 // TestIdentity goes through everything that decides a result, and every way to go on with an experiment: what is the
 // same goes on, a change stops or begins a run of its own, and --accept goes on and marks the result.
 func TestIdentity(t *testing.T) {
+	t.Parallel()
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			t.Run("the same", func(t *testing.T) {

@@ -72,6 +72,7 @@ func TestSweepOnSlurm(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a Slurm")
 	}
+	t.Parallel() // mostly waits for Slurm
 	python := os.Getenv("LAUNCH_TEST_PYTHON")
 	if python == "" {
 		python = "/usr/bin/python3"
@@ -198,6 +199,7 @@ func TestSbatchLine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a Slurm")
 	}
+	t.Parallel() // mostly waits for Slurm
 	dir := t.TempDir()
 	launch := filepath.Join(dir, "launch")
 	if out, err := exec.Command("go", "build", "-o", launch, ".").CombinedOutput(); err != nil {
