@@ -3,7 +3,7 @@
 // The service is a handful of unary gRPC methods, and each message is one JSON document in a
 // google.protobuf.BytesValue: the documents are the same that `launch plan --json` prints, they are versioned as a
 // whole by the handshake, and a field that one side does not know is ignored. So a plugin in another language needs
-// gRPC and JSON and no generated code, and the values have one description, their Go types. docs/dependencies.md has
+// gRPC and JSON and no generated code, and the values have one description, their Go types. CONTRIBUTING.md has
 // why encoding/json reads them.
 package wire
 
