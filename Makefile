@@ -1,7 +1,7 @@
 # make demo   the main job, for real, on a machine without a GPU; demo-moco, demo-stablesr, demo-dualattn, demo-lm: the other families
 # make demo-sweep   twelve trials on a machine without a GPU, killed half-way and resumed
 # make test   all tests
-# These two install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow, grpcio, gcc, Slurm.
+# These install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow; make test also gcc, grpcio, Slurm.
 # make test also downloads torch 2 from PyPI, once: 560 MB, 1.4 GB in ~/.cache/launch-tests
 # make check  every day: format, vet, lint and the fast tests; needs no torch
 
@@ -14,7 +14,7 @@ GO     ?= go
 PYTHON ?= /usr/bin/python3
 export LAUNCH_TEST_PYTHON := $(PYTHON)
 
-.PHONY: nocard build install check lint format test race mutation demo demo-moco demo-stablesr demo-dualattn demo-lm demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations test-declarations test-install test-trace card card-pack attack attack-kill deps fmt man site site-tools check-site pictures docs-update dist
+.PHONY: nocard build install check lint format test race mutation demo demo-moco demo-stablesr demo-dualattn demo-lm demo-sweep demo-gpu failures bench bench-truth check-declarations refresh-declarations test-declarations test-install test-trace card card-pack attack attack-kill deps demo-deps fmt man site site-tools check-site pictures docs-update dist
 
 # What `launch version` prints of the commit. Go would record it by itself (-buildvcs), but not where git is told not to be asked, and
 # it fails where git refuses; here what git does not answer is left out.
@@ -48,13 +48,10 @@ nocard: $(ZIG)
 	for a in x86_64:amd64 aarch64:arm64; do $(ZIG) cc -target $${a%:*}-linux-gnu -shared -fPIC -nostdlib -Os -s -Wl,-soname,libcuda.so.1 \
 		-o core/trace/driver/nocard_$${a#*:}.so core/trace/driver/nocard.c || exit 1; done
 
-# deps installs what the tests and the demo run on. As root by apt-get, else through sudo.
-deps:
-	@$(PYTHON) -c 'import torch, yaml, PIL, numpy, grpc, pip, ensurepip' 2>/dev/null && command -v cc >/dev/null && \
-		PATH=$$PATH:/usr/sbin command -v slurmctld >/dev/null && command -v sbatch >/dev/null || { \
-		sudo=$$([ "$$(id -u)" = 0 ] || echo sudo); \
-		$$sudo apt-get update -q && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends \
-			gcc libc6-dev python3-torch python3-yaml python3-pil python3-numpy python3-grpcio python3-pip python3-venv slurmctld slurmd slurm-client munge; }
+# What the demos and the tests run on, from Debian. As root by apt-get, else through sudo; else it says what is missing.
+demo-deps deps: which = $(if $(filter deps,$@),test,demo)
+demo-deps deps:
+	@tools/deps.sh $(which) $(PYTHON)
 
 format:
 	@test -z "$$(gofmt -l cmd core plugins sdk tools)" || { gofmt -l cmd core plugins sdk tools; echo 'gofmt would change these'; exit 1; }
@@ -121,17 +118,17 @@ mutation:
 race: $(ENDS)
 	$(gotest) -race ./core/... ./plugins/... ./cmd/...
 
-demo: deps build
+demo: demo-deps build
 	./examples/sisr/demo.sh cpu
 
-demo-moco demo-stablesr demo-dualattn: deps build
+demo-moco demo-stablesr demo-dualattn: demo-deps build
 	./examples/$(@:demo-%=%)/demo.sh cpu
 
 # LM_PYTHON names interpreters that have transformers or llamafactory, to run the real ones, too (examples/lm/README.md).
-demo-lm: deps build
+demo-lm: demo-deps build
 	LM_PYTHON="$(LM_PYTHON)" ./examples/lm/demo.sh cpu
 
-demo-sweep: deps build
+demo-sweep: demo-deps build
 	./examples/sisr/sweep.sh cpu
 
 demo-gpu: build

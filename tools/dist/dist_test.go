@@ -203,12 +203,40 @@ func TestVersions(t *testing.T) {
 	for version, want := range map[string][3]string{
 		"v1.2.3":      {"1.2.3", "1.2.3", "1.2.3"},
 		"v1.2.3-rc.1": {"1.2.3-rc.1", "1.2.3rc1", "1.2.3~rc1"},
-		"v0.0.0-20261123152538-0123456789ab": {"0.0.0-20261123152538-0123456789ab", "0.0.0.dev20261123152538",
-			"0.0.0~20261123152538"},
+		"v1.2.3-0.20261123152538-0123456789ab": {"1.2.3-0.20261123152538-0123456789ab", "1.2.3.dev20261123152538",
+			"1.2.3~20261123152538"},
 	} {
 		r := release{version: version, date: day}
 		if got := [3]string{r.number(), r.python(), r.debian()}; got != want {
 			t.Errorf("%s: %q, want %q", version, got, want)
 		}
+	}
+}
+
+// A release is that of the code, and of the changelog's first version.
+func TestReleaseIsTheCodes(t *testing.T) {
+	next, err := release{}.next(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version, right := range map[string]bool{next: true, next + "-rc.1": true, next + "-rc1": false, next + "1": false,
+		"v9.9.9": false, "": false} {
+		if err := (release{version: version}).is(next); (err == nil) != right {
+			t.Errorf("%q beside %s: %v", version, next, err)
+		}
+	}
+	dir := t.TempDir()
+	code := filepath.Join(dir, versionFile)
+	if err := os.MkdirAll(filepath.Dir(code), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []struct{ path, text string }{{code, "const Version = \"v1.2.0\"\n"},
+		{filepath.Join(dir, "CHANGELOG.md"), "# Changelog\n\n## v1.1.0\n\n## v1.2.0\n"}} {
+		if err := os.WriteFile(f.path, []byte(f.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v, err := (release{}).next(dir); err == nil {
+		t.Errorf("a changelog that begins with another version: %s", v)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 
 // A release is what a build is of.
 type release struct {
-	version string // v1.2.3, or v0.0.0-20261123152538-0123456789ab where the commit has no tag
+	version string // v1.2.3, or v1.2.3-0.20261123152538-0123456789ab where the commit has no tag
 	commit  string
 	date    time.Time // of the commit
 }
@@ -43,29 +44,70 @@ func releaseHere(ctx context.Context, version string) (release, error) {
 		return r, err
 	}
 	r.date = r.date.UTC()
+	next, err := r.next(".")
+	if err != nil {
+		return r, err
+	}
 	if r.version = version; version == "" {
 		tag, err := output(ctx, "git", "describe", "--tags", "--exact-match", "--match=v*")
-		if r.version = tag; err != nil { // no tag: Go's pseudo-version
-			r.version = fmt.Sprintf("v0.0.0-%s-%.12s", r.date.Format("20060102150405"), r.commit)
+		if r.version = tag; err != nil { // no tag: Go's pseudo-version before the next release
+			r.version = fmt.Sprintf("%s-0.%s-%.12s", next, r.date.Format("20060102150405"), r.commit)
 			return r, nil
 		}
 	}
-	if !versions.MatchString(r.version) {
-		return r, fmt.Errorf("%q is no version such as v1.2.3 or v1.2.3-rc.1", r.version)
+	return r, r.is(next)
+}
+
+// is reports why the release is not that of the code: its version is another, or none.
+func (r release) is(next string) error {
+	switch base, _, _ := strings.Cut(r.version, "-rc."); {
+	case !versions.MatchString(r.version):
+		return fmt.Errorf("%q is no version such as v1.2.3 or v1.2.3-rc.1", r.version)
+	case base != next:
+		return fmt.Errorf("the version is %s, and the code is %s (%s): change one of the two (RELEASE.md)", r.version, next, versionFile)
 	}
-	return r, nil
+	return nil
+}
+
+const versionFile = "cmd/launch/internal/cli/build.go"
+
+// next is the version that the code is or becomes. It is an error if the changelog does not begin with it.
+func (r release) next(root string) (string, error) {
+	code, err := os.ReadFile(filepath.Join(root, versionFile))
+	if err != nil {
+		return "", err
+	}
+	changes, err := os.ReadFile(filepath.Join(root, "CHANGELOG.md"))
+	if err != nil {
+		return "", err
+	}
+	is := regexp.MustCompile(`(?m)^const Version = "(v[\d.]+)"$`).FindSubmatch(code)
+	newest := regexp.MustCompile(`(?m)^## (v[\d.]+)$`).FindSubmatch(changes)
+	switch {
+	case is == nil:
+		return "", fmt.Errorf("%s has no Version", versionFile)
+	case newest == nil || !bytes.Equal(newest[1], is[1]):
+		return "", fmt.Errorf("the code is %s (%s), and CHANGELOG.md does not begin with it", is[1], versionFile)
+	}
+	return string(is[1]), nil
 }
 
 // number is the version as file names have it.
 func (r release) number() string { return strings.TrimPrefix(r.version, "v") }
 
+// base is the version without what makes it an earlier one.
+func (r release) base() string {
+	base, _, _ := strings.Cut(r.number(), "-")
+	return base
+}
+
 // isTagged is whether the version is of a release, not of any commit.
 func (r release) isTagged() bool { return versions.MatchString(r.version) }
 
-// python is the version as PEP 440 writes it: 1.2.3rc1, and 0.0.0.dev20261123152538 for a commit without a tag.
+// python is the version as PEP 440 writes it: 1.2.3rc1, and 1.2.3.dev20261123152538 for a commit without a tag.
 func (r release) python() string {
 	if !r.isTagged() {
-		return "0.0.0.dev" + r.date.Format("20060102150405")
+		return r.base() + ".dev" + r.date.Format("20060102150405")
 	}
 	return strings.Replace(r.number(), "-rc.", "rc", 1)
 }
@@ -73,7 +115,7 @@ func (r release) python() string {
 // debian is the version as Debian orders it: what follows ~ is older than nothing.
 func (r release) debian() string {
 	if !r.isTagged() {
-		return "0.0.0~" + r.date.Format("20060102150405")
+		return r.base() + "~" + r.date.Format("20060102150405")
 	}
 	return strings.Replace(r.number(), "-rc.", "~rc", 1)
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/launch-ml/launch/core/plugin"
 )
@@ -17,6 +18,9 @@ type Factory struct {
 	// Linked is what the linker has set of the build.
 	Linked Build
 }
+
+// Version is the release that this code is, or becomes: the newest of CHANGELOG.md. `make dist` refuses another.
+const Version = "v0.1.0"
 
 // Build identifies this program, by what the linker has set and what Go has recorded.
 func (f *Factory) Build() Build {
@@ -42,12 +46,14 @@ func BuildOf(b Build, info *debug.BuildInfo) Build {
 		b.Date, b.Modified = "", false
 	}
 	if info != nil {
-		b.Version = cmp.Or(b.Version, info.Main.Version)
+		if v := info.Main.Version; !strings.HasPrefix(v, "(") && !strings.HasPrefix(v, "v0.0.0-") { // of a checkout
+			b.Version = cmp.Or(b.Version, v)
+		}
 		if b.Commit == "" {
 			b.recorded(info.Settings)
 		}
 	}
-	b.Version = cmp.Or(b.Version, "(development)")
+	b.Version = cmp.Or(b.Version, Version+"-dev")
 	return b
 }
 

@@ -23,12 +23,15 @@ func TestVersion(t *testing.T) {
 		info   *debug.BuildInfo
 		want   string
 	}{
-		"nothing known":     {Build{}, nil, "launch (development)" + here},
-		"not stamped":       {Build{}, plain, release},
+		"nothing known": {Build{}, nil, "launch " + Version + "-dev" + here},
+		"not stamped":   {Build{}, plain, release},
+		"a checkout":    {Build{}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "launch " + Version + "-dev" + here},
+		"a commit of a checkout": {Build{}, &debug.BuildInfo{Main: debug.Module{Version: "v0.0.0-20261123152538-0123456789ab+dirty"}},
+			"launch " + Version + "-dev" + here},
 		"Go's":              {Build{}, stamped, recorded},
 		"the linker's":      {Build{Commit: "fed", Date: next}, stamped, release + " commit fed of " + next},
 		"a release":         {Build{Version: "v1.0.0", Commit: "fedcba"}, nil, "launch v1.0.0" + here + " commit fedcba"},
-		"a date alone":      {Build{Date: next, Modified: true}, nil, "launch (development)" + here},
+		"a date alone":      {Build{Date: next, Modified: true}, nil, "launch " + Version + "-dev" + here},
 		"a date, and Go's":  {Build{Date: next}, stamped, recorded},
 		"modified, by link": {Build{Commit: "fed", Modified: true}, plain, release + " commit fed, modified"},
 	} {
