@@ -110,7 +110,8 @@ func (c *crew) facts(w *observe.Ranks) observe.RankFacts {
 			dying = w.End(pid) || dying
 		}
 	}
-	f := observe.RankFacts{Now: time.Now(), Ended: w.Ended(), Fresh: w.Fresh(), Steps: c.job.Signs.Has(job.Progress)}
+	f := observe.RankFacts{Now: time.Now(), Ended: w.Ended(), Left: w.Left(), Fresh: w.Fresh(),
+		Steps: c.job.Signs.Has(job.Progress)}
 	if f.Ended.IsZero() {
 		return f
 	}

@@ -22,7 +22,8 @@ type Ranks struct {
 
 	ranks  []Rank // that were seen, in order
 	ended  time.Time
-	moment uint64 // ended, in clock ticks
+	left   time.Time // when the process of what had ended was gone
+	moment uint64    // ended, in clock ticks
 	fresh  bool
 
 	next  time.Time     // of the next search for ranks
@@ -57,6 +58,9 @@ func (w *Ranks) Look() {
 			w.end(now)
 		}
 	}
+	if !w.ended.IsZero() && w.left.IsZero() && len(w.Waiting()) == len(w.alive()) {
+		w.left = now
+	}
 	if w.ended.IsZero() && now.Before(w.next) {
 		return
 	}
@@ -86,6 +90,9 @@ func (w *Ranks) Number() int { return len(w.ranks) }
 
 // Ended returns when the first rank was seen to have ended while others lived on; zero if none has.
 func (w *Ranks) Ended() time.Time { return w.ended }
+
+// Left returns when the process of the rank that had ended was seen to be gone; zero while it is there.
+func (w *Ranks) Left() time.Time { return w.left }
 
 // End takes a rank as ended that cannot go on though its process is still there. It reports whether pid is a rank.
 func (w *Ranks) End(pid int) bool {

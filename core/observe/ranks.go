@@ -26,13 +26,17 @@ const (
 	patience = 2 * time.Second
 	// noisy is the same for a program that still prints, but not that it progresses.
 	noisy = 3 * time.Second
+	// leaving is how long the failing rank may take to go after it has reported its end. Its launcher learns of it only
+	// then, and on a busy machine an interpreter needs seconds for that; another that ended first would get the blame.
+	leaving = 20 * time.Second
 )
 
 // RankFacts are what is known of a job at a moment.
 type RankFacts struct {
 	Now     time.Time
 	Certain bool      // a rank is certain to have run out of memory and not to go on
-	Ended   time.Time // when the first rank was seen to have ended; zero: none has
+	Ended   time.Time // when the first rank was seen to have ended, or reported its end; zero: none has
+	Left    time.Time // when its process was gone; zero: it is still there
 	Waiting int       // ranks of that time that are still alive
 	Fresh   bool      // ranks have started since: the launcher starts the job again
 	Printed time.Time // when the program last printed something
@@ -48,9 +52,12 @@ func (f RankFacts) Hang() bool {
 	if !f.Certain || f.Ended.IsZero() || f.Waiting == 0 || f.Fresh || f.Writing || f.Stepped.After(f.Ended) {
 		return false
 	}
-	since := f.Now.Sub(f.Ended)
+	since := f.Now.Sub(f.Left)
+	if f.Left.IsZero() {
+		since = f.Now.Sub(f.Ended) - leaving
+	}
 	quiet := since
-	if f.Printed.After(f.Ended) {
+	if f.Printed.After(f.Left) && !f.Left.IsZero() {
 		quiet = f.Now.Sub(f.Printed)
 	}
 	return quiet >= patience || f.Steps && since >= noisy

@@ -67,7 +67,7 @@ func TestChoose(t *testing.T) {
 // Only ranks that wait in vain are ended.
 func TestHang(t *testing.T) {
 	end := time.Unix(1000, 0)
-	hung := RankFacts{Now: end.Add(patience), Certain: true, Ended: end, Waiting: 1, Steps: true,
+	hung := RankFacts{Now: end.Add(patience), Certain: true, Ended: end, Left: end, Waiting: 1, Steps: true,
 		Printed: end.Add(-time.Second), Stepped: end.Add(-time.Second)}
 	if !hung.Hang() {
 		t.Error("a rank that waits in silence is not ended")
@@ -80,12 +80,18 @@ func TestHang(t *testing.T) {
 		"the launcher starts them again":      func(f *RankFacts) { f.Fresh = true },
 		"a rank saves a state":                func(f *RankFacts) { f.Writing = true },
 		"the training goes on without a rank": func(f *RankFacts) { f.Stepped = end.Add(1) },
+		"the failing rank is still there":     func(f *RankFacts) { f.Left = time.Time{} },
+		"it left a moment ago":                func(f *RankFacts) { f.Left = end.Add(1) },
 		"it still prints":                     func(f *RankFacts) { f.Printed = end.Add(time.Second) },
 	} {
 		f := hung
 		if change(&f); f.Hang() {
 			t.Errorf("%s, and its ranks are ended", name)
 		}
+	}
+	stays := hung
+	if stays.Left, stays.Now = (time.Time{}), end.Add(leaving+patience); !stays.Hang() {
+		t.Error("a failing rank that does not leave keeps the others")
 	}
 	hung.Printed, hung.Now = end.Add(noisy-1), end.Add(noisy)
 	if !hung.Hang() {
@@ -141,10 +147,16 @@ func TestLook(t *testing.T) {
 	if !w.End(r.PID) || len(w.Waiting()) != 1 || w.Waiting()[0].PID != os.Getpid() {
 		t.Errorf("a rank that cannot go on waits: %+v", w.Waiting())
 	}
-	w.ended, w.dying = time.Time{}, map[int]bool{}
+	if w.Look(); !w.Left().IsZero() {
+		t.Error("the rank that cannot go on has not left")
+	}
 	r.Kill()
 	cmd.Wait()
-	if w.Look(); w.Ended().IsZero() || len(w.Waiting()) != 1 || w.Waiting()[0].PID != os.Getpid() {
+	if w.Look(); w.Left().IsZero() {
+		t.Error("the rank has left")
+	}
+	w.ended, w.left, w.dying = time.Time{}, time.Time{}, map[int]bool{}
+	if w.Look(); w.Left().IsZero() || w.Ended().IsZero() || len(w.Waiting()) != 1 || w.Waiting()[0].PID != os.Getpid() {
 		t.Errorf("ended %v, waiting %v", w.Ended(), w.Waiting())
 	}
 	w.Writing(w.Waiting())
