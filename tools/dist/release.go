@@ -64,7 +64,8 @@ func (r release) is(next string) error {
 	case !versions.MatchString(r.version):
 		return fmt.Errorf("%q is no version such as v1.2.3 or v1.2.3-rc.1", r.version)
 	case base != next:
-		return fmt.Errorf("the version is %s, and the code is %s (%s): change one of the two (RELEASE.md)", r.version, next, versionFile)
+		return fmt.Errorf("the version is %s, and the code is %s (%s): change one of the two (RELEASE.md)", r.version,
+			next, versionFile)
 	}
 	return nil
 }

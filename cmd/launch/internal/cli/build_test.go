@@ -16,22 +16,22 @@ func TestVersion(t *testing.T) {
 		{Key: "vcs", Value: "git"}, {Key: "vcs.revision", Value: hash},
 		{Key: "vcs.time", Value: day}, {Key: "vcs.modified", Value: "true"},
 	}}
-	release := "launch v0.4.0" + here
+	of := func(version string) *debug.BuildInfo { return &debug.BuildInfo{Main: debug.Module{Version: version}} }
+	release, dev := "launch v0.4.0"+here, "launch "+Version+"-dev"+here
 	recorded := release + " commit 0123456789ab of " + day + ", modified"
 	for name, c := range map[string]struct {
 		linked Build
 		info   *debug.BuildInfo
 		want   string
 	}{
-		"nothing known": {Build{}, nil, "launch " + Version + "-dev" + here},
-		"not stamped":   {Build{}, plain, release},
-		"a checkout":    {Build{}, &debug.BuildInfo{Main: debug.Module{Version: "(devel)"}}, "launch " + Version + "-dev" + here},
-		"a commit of a checkout": {Build{}, &debug.BuildInfo{Main: debug.Module{Version: "v0.0.0-20261123152538-0123456789ab+dirty"}},
-			"launch " + Version + "-dev" + here},
+		"nothing known":     {Build{}, nil, dev},
+		"not stamped":       {Build{}, plain, release},
+		"a checkout":        {Build{}, of("(devel)"), dev},
+		"its commit":        {Build{}, of("v0.0.0-20261123152538-0123456789ab+dirty"), dev},
 		"Go's":              {Build{}, stamped, recorded},
 		"the linker's":      {Build{Commit: "fed", Date: next}, stamped, release + " commit fed of " + next},
 		"a release":         {Build{Version: "v1.0.0", Commit: "fedcba"}, nil, "launch v1.0.0" + here + " commit fedcba"},
-		"a date alone":      {Build{Date: next, Modified: true}, nil, "launch " + Version + "-dev" + here},
+		"a date alone":      {Build{Date: next, Modified: true}, nil, dev},
 		"a date, and Go's":  {Build{Date: next}, stamped, recorded},
 		"modified, by link": {Build{Commit: "fed", Modified: true}, plain, release + " commit fed, modified"},
 	} {
