@@ -77,6 +77,11 @@ lint: $(GOLANGCI) $(DEADCODE)
 	@dead=$$($(DEADCODE) -test -f '{{range .Funcs}}{{$$.Path}}.{{.Name}}{{println}}{{end}}' ./...) && \
 		! printf '%s\n' "$$dead" | grep . | grep -vxFf tools/lint/deadcode.txt || { echo 'nothing reaches these functions'; exit 1; }
 
+# check-workflows looks at the workflows of GitHub as far as that goes without a runner.
+.PHONY: check-workflows
+check-workflows:
+	$(GO) run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12 -shellcheck= -pyflakes=
+
 # check leaves these tests to `make test`: the first eight need torch, the others are slow. -short shortens some more.
 SLOW := ^(TestScripts|TestDocs|TestTorch|TestExample|TestPyTorchLoadsThePatchedCopy|TestCaptureWithoutGPU|TestCardDay|TestCardDayOnAStub|TestPromises|TestExamples|TestCounts|TestProblems|TestEnd|TestCache|TestEachByte|TestSameSlowly|TestProgram)$$
 # A package has TIMEOUT for its tests, which is long for a busy machine; what they have started ends with them (tools/ends).
