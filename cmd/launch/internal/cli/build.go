@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/plugin"
@@ -46,7 +47,8 @@ func BuildOf(b Build, info *debug.BuildInfo) Build {
 		b.Date, b.Modified = "", false
 	}
 	if info != nil {
-		if v := info.Main.Version; !strings.HasPrefix(v, "(") && !strings.HasPrefix(v, "v0.0.0-") { // of a checkout
+		checkout := slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs" })
+		if v := info.Main.Version; v != "(devel)" && !(checkout && strings.HasPrefix(v, "v0.0.0-")) {
 			b.Version = cmp.Or(b.Version, v)
 		}
 		if b.Commit == "" {

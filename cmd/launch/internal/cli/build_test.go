@@ -18,6 +18,7 @@ func TestVersion(t *testing.T) {
 	}}
 	of := func(version string) *debug.BuildInfo { return &debug.BuildInfo{Main: debug.Module{Version: version}} }
 	release, dev := "launch v0.4.0"+here, "launch "+Version+"-dev"+here
+	stampedDev := debug.BuildInfo{Main: of("v0.0.0-20261123152538-0123456789ab+dirty").Main, Settings: stamped.Settings}
 	recorded := release + " commit 0123456789ab of " + day + ", modified"
 	for name, c := range map[string]struct {
 		linked Build
@@ -27,7 +28,8 @@ func TestVersion(t *testing.T) {
 		"nothing known":     {Build{}, nil, dev},
 		"not stamped":       {Build{}, plain, release},
 		"a checkout":        {Build{}, of("(devel)"), dev},
-		"its commit":        {Build{}, of("v0.0.0-20261123152538-0123456789ab+dirty"), dev},
+		"its commit":        {Build{Commit: "fed"}, &stampedDev, dev + " commit fed"},
+		"by install":        {Build{}, of("v0.0.0-2026-01"), "launch v0.0.0-2026-01" + here},
 		"Go's":              {Build{}, stamped, recorded},
 		"the linker's":      {Build{Commit: "fed", Date: next}, stamped, release + " commit fed of " + next},
 		"a release":         {Build{Version: "v1.0.0", Commit: "fedcba"}, nil, "launch v1.0.0" + here + " commit fedcba"},

@@ -104,7 +104,7 @@ var published = lazy.MustCompile(`^v\d+\.\d+\.\d+[-.0-9A-Za-z]*$`)
 // development build has no version that could be asked for; it uses the checkout that it was built from. source is the
 // path of a source file of this package as the compiler recorded it.
 func chooseSDK(p *templates.Plugin, checkout string, running cli.Build, source string) error {
-	if published.MatchString(running.Version) && !running.Modified {
+	if published.MatchString(running.Version) && !strings.HasSuffix(running.Version, "-dev") && !running.Modified {
 		p.Version = running.Version
 	}
 	if checkout != "" {
