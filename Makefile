@@ -98,6 +98,7 @@ test: export LAUNCH_TEST_SLURM := 1
 test: deps format lint $(ENDS)
 	@test -n "$$LAUNCH_TEST_TORCH" || $(PYTHON) tools/tracetorch/env.py >/dev/null 2>&1 & # downloads while the rest is tested
 	$(MAKE) --no-print-directory -j2 test-go test-beside
+	$(MAKE) test-trace # alone: its traces have a time limit
 
 .PHONY: test-go test-beside
 test-go: $(ENDS)
@@ -110,7 +111,6 @@ test-beside: $(ENDS)
 	$(MAKE) test-declarations
 	$(MAKE) test-install
 	$(MAKE) attack QUICK=--quick
-	$(MAKE) test-trace
 
 # mutation makes small faults in the packages that decide what happens to a run, and prints how many their tests find: FAULTS in each
 # package, drawn by SEED, within TIME_LIMIT. PACKAGES names other packages. The tree stays as it is (tools/mutation).
