@@ -10,7 +10,7 @@ if [ "$1" = test ]; then
 	modules="$modules, grpc, pip, ensurepip"
 	programs='cc slurmctld slurmd sbatch munged'
 fi
-missing=$("$python" -c "import $modules" 2>&1 | tail -1) || true
+if said=$("$python" -c "import $modules" 2>&1); then missing=; else missing=$(printf '%s\n' "$said" | tail -1); fi
 for p in $programs; do
 	PATH=$PATH:/usr/sbin command -v "$p" >/dev/null || missing="$missing; no $p"
 done

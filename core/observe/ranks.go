@@ -56,10 +56,7 @@ func (f RankFacts) Hang() bool {
 	if f.Left.IsZero() {
 		since = f.Now.Sub(f.Ended) - leaving
 	}
-	quiet := since
-	if f.Printed.After(f.Left) && !f.Left.IsZero() {
-		quiet = f.Now.Sub(f.Printed)
-	}
+	quiet := min(since, f.Now.Sub(f.Printed))
 	return quiet >= patience || f.Steps && since >= noisy
 }
 

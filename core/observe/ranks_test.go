@@ -93,6 +93,9 @@ func TestHang(t *testing.T) {
 	if stays.Left, stays.Now = (time.Time{}), end.Add(leaving+patience); !stays.Hang() {
 		t.Error("a failing rank that does not leave keeps the others")
 	}
+	if stays.Steps, stays.Printed = false, stays.Now.Add(-time.Second); stays.Hang() {
+		t.Error("beside a failing rank that does not leave, a program that prints may go on")
+	}
 	hung.Printed, hung.Now = end.Add(noisy-1), end.Add(noisy)
 	if !hung.Hang() {
 		t.Error("what a rank prints about its wait keeps it")

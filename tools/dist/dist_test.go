@@ -215,7 +215,7 @@ func TestVersions(t *testing.T) {
 
 // A release is that of the code, and of the changelog's first version.
 func TestReleaseIsTheCodes(t *testing.T) {
-	next, err := release{}.next(filepath.Join("..", ".."))
+	next, err := codeVersion(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestReleaseIsTheCodes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if v, err := (release{}).next(dir); err == nil {
+	if v, err := codeVersion(dir); err == nil {
 		t.Errorf("a changelog that begins with another version: %s", v)
 	}
 }

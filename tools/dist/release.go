@@ -44,7 +44,7 @@ func releaseHere(ctx context.Context, version string) (release, error) {
 		return r, err
 	}
 	r.date = r.date.UTC()
-	next, err := r.next(".")
+	next, err := codeVersion(".")
 	if err != nil {
 		return r, err
 	}
@@ -72,8 +72,8 @@ func (r release) is(next string) error {
 
 const versionFile = "cmd/launch/internal/cli/build.go"
 
-// next is the version that the code is or becomes. It is an error if the changelog does not begin with it.
-func (r release) next(root string) (string, error) {
+// codeVersion is the version that the code is or becomes. It is an error if the changelog does not begin with it.
+func codeVersion(root string) (string, error) {
 	code, err := os.ReadFile(filepath.Join(root, versionFile))
 	if err != nil {
 		return "", err
@@ -82,15 +82,15 @@ func (r release) next(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	is := regexp.MustCompile(`(?m)^const Version = "(v[\d.]+)"$`).FindSubmatch(code)
+	own := regexp.MustCompile(`(?m)^const Version = "(v[\d.]+)"$`).FindSubmatch(code)
 	newest := regexp.MustCompile(`(?m)^## (v[\d.]+)$`).FindSubmatch(changes)
 	switch {
-	case is == nil:
+	case own == nil:
 		return "", fmt.Errorf("%s has no Version", versionFile)
-	case newest == nil || !bytes.Equal(newest[1], is[1]):
-		return "", fmt.Errorf("the code is %s (%s), and CHANGELOG.md does not begin with it", is[1], versionFile)
+	case newest == nil || !bytes.Equal(newest[1], own[1]):
+		return "", fmt.Errorf("the code is %s (%s), and CHANGELOG.md does not begin with it", own[1], versionFile)
 	}
-	return string(is[1]), nil
+	return string(own[1]), nil
 }
 
 // number is the version as file names have it.
