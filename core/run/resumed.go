@@ -141,7 +141,7 @@ func (s *State) compare(a, c *Course, scale float64) Resumption {
 		return notChecked("the count had come to its end when the state was saved")
 	case a.First.Epoch != nil && a.Last.Epoch != nil && c.First.Epoch != nil && !a.isEpoch() && (a.Falls || c.Falls ||
 		*a.First.Epoch == *a.Last.Epoch):
-		return byEpoch(a, c)
+		return s.byEpoch(a, c)
 	case a.Falls || c.Falls:
 		return notChecked("the program counts the steps of an epoch")
 	}
@@ -242,7 +242,7 @@ func (s *State) leaves(before, now float64, count *Course) bool {
 }
 
 // byEpoch compares the epochs, where the count may be that of the steps of one.
-func byEpoch(a, c *Course) Resumption {
+func (s *State) byEpoch(a, c *Course) Resumption {
 	first, saved := *c.First.Epoch, *a.Last.Epoch
 	resumed := Resumption{State: Resumed, First: first, Saved: saved, Unit: "epoch"}
 	switch {
@@ -250,6 +250,9 @@ func byEpoch(a, c *Course) Resumption {
 		return resumed
 	case first == saved && *a.First.Epoch < saved: // a restart would begin with an earlier one
 		return resumed
+	case first == saved && s.Exact && a.Gap == 1 && c.First.Iteration > a.First.Iteration &&
+		c.First.Iteration == s.number()+1: // it reports each step, and did not report those before again
+		return Resumption{State: Resumed, First: c.First.Iteration, Saved: s.number()}
 	case first == saved:
 		return notChecked("the state is of the first epoch, which the program may have begun again")
 	}
