@@ -77,6 +77,9 @@ func (x *Executor) Execute(ctx context.Context, p *run.Plan) (out run.Outcome, e
 	if err != nil {
 		return out, err
 	}
+	if out.Program != nil {
+		out.Program.Args = named(out.Program.Args, made.Files)
+	}
 	out.Confirmed = confirmed(x.roots, x.Job, made, out.Began)
 	asSaved(&out, x.roots, x.Job, edits)
 	if len(sources) > 0 {

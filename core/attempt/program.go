@@ -124,6 +124,23 @@ func (f *family) end() *run.Program {
 	return &run.Program{Args: record.MaskArgs(p.args), Own: own, Dir: p.dir, Env: p.env, Shell: shell}
 }
 
+// named returns the arguments of a program with the user's own files in the place of their edited copies: a value that
+// is part of a file's name has arrived with its copy.
+func named(args []string, files []job.File) []string {
+	args = slices.Clone(args)
+	for _, f := range files {
+		if f.From == "" {
+			continue
+		}
+		for i, arg := range args {
+			if rest, ok := strings.CutSuffix(arg, f.Path); ok && (rest == "" || strings.HasSuffix(rest, "=")) {
+				args[i] = rest + f.From
+			}
+		}
+	}
+	return args
+}
+
 // look adds what the family is now.
 func (f *family) look(root int) {
 	now := time.Now()

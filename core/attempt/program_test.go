@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -106,5 +107,19 @@ func TestNamesOthers(t *testing.T) {
 		if got := namesOthers(tt.n); got != tt.want {
 			t.Errorf("%d: %v, want %v", i, got, tt.want)
 		}
+	}
+}
+
+// A value in a recipe's name has arrived where the program got the edited copy of that recipe.
+func TestNamed(t *testing.T) {
+	files := []job.File{{Path: "/rec/attempt-2/batch32.yml", From: "options/batch32.yml"}, {Path: "/w/net.py"}}
+	args := []string{"python", "t.py", "-opt", "/rec/attempt-2/batch32.yml", "--data=/rec/attempt-2/batch32.yml",
+		"/x/rec/attempt-2/batch32.yml", "/w/net.py"}
+	want := "python t.py -opt options/batch32.yml --data=options/batch32.yml /x/rec/attempt-2/batch32.yml /w/net.py"
+	if got := strings.Join(named(args, files), " "); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if args[3] != files[0].Path {
+		t.Error("the arguments that were seen are changed")
 	}
 }

@@ -41,8 +41,8 @@ const (
 // compared. Each has a literal of four characters, so that most lines are not searched.
 func OwnSigns() (signs []Sign) {
 	const value = `\s*[:=]?\s*\[?(?P<value>\d*\.?\d+(?:[eE][-+]?\d+)?)`
-	for _, name := range []string{`(?i)\blearning[ _-]?rate\b["']?`, `(?i) lr=`, `(?i) lr `, `(?i)\blr: `, `(?i)'lr'`,
-		`(?i)"lr"`} {
+	for _, name := range []string{`(?i)\blearning[ _-]?rate\b["']?`, `(?i) lr=`, `(?i) lr `, `(?i)\blr: `,
+		`(?i)\blr:\(`, `(?i)'lr'`, `(?i)"lr"`} {
 		signs = append(signs, Sign{Kind: Rate, Pattern: name + value})
 	}
 	const count = `\W{1,4}(?P<value>\d[\d,]*)\b`

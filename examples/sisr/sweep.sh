@@ -44,6 +44,8 @@ journal=$XDG_STATE_HOME/launch/sweeps/lrs/journal.jsonl
 check "all twelve rows succeeded" [ "$(of "r['state'] == 'succeeded'")" = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]" ]
 check "the four rows with the largest micro-batch ran out of memory as asked" [ "$(of "r['out_of_memory'] > 0")" = "[9, 10, 11, 12]" ]
 check "they are marked, with what was changed" [ "$(of "r['changes'] != ''")" = "[9, 10, 11, 12]" ]
+check "each row's values are proven, those that an edited copy of a recipe brought as well" \
+	[ "$(of "r.get('not_proven')")" = "[]" ]
 check "each kept its global batch" \
 	[ "$(json sweep.json "{(dict((s['key'], s['value']) for s in r['assignment'])['batch'], r['global_batch']) for r in d['rows']} == {('2', 2), ('4', 4), ('32', 32)}")" = True ]
 check "in the journal each start has its end, and each row succeeded once" \
