@@ -40,7 +40,7 @@ func factsOf(path string, text []byte) facts {
 	f.Dynamic = mentions(s.Code, "import_module", "__import__", "runpy", "pkgutil", "walk_packages", "exec(",
 		"execfile(", "Loader", "spec_from",
 		"cpp_extension", "load_inline") && s.Has(dynamic)
-	if mentions(s.Code, "environ", "getenv") {
+	if mentions(s.Code, mayRead...) {
 		f.Reads = variablesIn(s.Code)
 	}
 	f.Opens, f.Constants, f.Roots = opensOf(s), constantsOf(s), rootsOf(s)
@@ -85,7 +85,7 @@ type entry struct {
 }
 
 // The name of a cache's file has the version of what it holds: another one is not read.
-const cacheVersion = "3"
+const cacheVersion = "4"
 
 // fresh is how young a file may be that the cache does not keep: it may be written once more with the same stamp.
 const fresh = 2 * time.Second

@@ -216,6 +216,11 @@ func (c *closure) follow(texts []string) {
 			continue
 		}
 		below = append(below, dir)
+		for _, name := range f.facts.Opens.Folders {
+			if folder := found(name, c.dir, dir); folder != "" && folder != c.dir && folder != dir {
+				below = append(below, folder)
+			}
+		}
 		if !named {
 			named = true
 			c.mentioned(texts)

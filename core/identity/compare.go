@@ -189,7 +189,7 @@ func variables(of, other *Identity) map[string]string {
 	out := map[string]string{}
 	for _, kv := range of.Env {
 		name, value, _ := strings.Cut(kv, "=")
-		if _, new := slices.BinarySearch(other.Reads, name); new || numeric.MatchString(name) {
+		if other.reads(name) || numeric.MatchString(name) {
 			out[name] = value
 		}
 	}

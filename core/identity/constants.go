@@ -2,6 +2,7 @@ package identity
 
 import (
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -33,6 +34,13 @@ var (
 	quotedText = lazy.MustCompile(`["']([^"'\n]+)["']`)
 	climbs     = lazy.MustCompile(`\bdirname\(|\.parent\b`)
 	parents    = lazy.MustCompile(`\.parents\[(\d)\]`)
+	// keywords matches an argument that is given a path of data by its name, or several in a list or by a split's name.
+	keywords = lazy.MustCompile(`[(,]\s*(data_files|data_(?:dir|path|root)|dataset(?:_(?:dir|path|root))?|root(?:_dir)?|` +
+		`(?:train|val|valid|test|eval)_(?:dir|path|root|file)|im(?:a)?ge?s?_(?:dir|folder|root)|ann(?:otations?)?_file|` +
+		`annFile|(?:csv|split|vocab|label|index)s?_(?:file|path))\s*=\s*` +
+		`(["'][^"'\n]+["']|[\[{][^\]}]*[\]}])`)
+	// place matches a name that is given a folder, made of the source's own.
+	place = lazy.MustCompile(`^\s*(\w+)\s*(?::[^=\n]+)?=[^=]`)
 	// joinedPath matches a path that is put together of texts, in a line with a call.
 	joinedPath = lazy.MustCompile(`(?m:^[^\n#]*\bpath\.join\(\s*((?:["'][^"'\n]+["'][\s,]*){2,})\)[^\n]*$)`)
 	// makes matches source that writes files.
@@ -84,6 +92,16 @@ func constantsOf(s python.Source) (out []dataPath) {
 			add(dataPath{Path: path, Beside: true})
 		}
 	}
+	for _, m := range keywords.FindAllStringSubmatch(s.Code, -1) {
+		for _, q := range quotedText.FindAllStringSubmatch(m[2], -1) {
+			if !strings.ContainsAny(q[1], "{}<>|: ") {
+				add(dataPath{Path: q[1], Name: m[1]})
+			}
+		}
+	}
+	for _, path := range placedIn(s.Code, writes) {
+		add(dataPath{Path: path, Beside: true})
+	}
 	for _, m := range joinedPath.FindAllStringSubmatch(s.Code, -1) {
 		var parts []string
 		for _, q := range quotedText.FindAllStringSubmatch(m[1], -1) {
@@ -113,11 +131,42 @@ func besideOf(line string) string {
 	if len(parts) == 0 || len(parts) > 6 {
 		return ""
 	}
+	return filepath.Join(folderOf(line), filepath.Join(parts...))
+}
+
+// folderOf is the folder that a line makes of __file__, below or above that of the file.
+func folderOf(line string) string {
 	up := len(climbs.FindAllString(line, -1)) - 1
 	if m := parents.FindStringSubmatch(line); m != nil {
 		up += 1 + int(m[1][0]-'0')
 	}
-	return filepath.Join(append(slices.Repeat([]string{".."}, max(0, up)), parts...)...)
+	return filepath.Join(slices.Repeat([]string{".."}, max(0, up))...)
+}
+
+// mostPlaces bounds how many names for folders one source may give.
+const mostPlaces = 20
+
+// placedIn are the paths that source makes of a name for its own folder, or for one above it:
+// ROOT = Path(__file__).parents[1]; ROOT / "split.npy". writes: it writes files, so that such a line may.
+func placedIn(code string, writes bool) (paths []string) {
+	places := 0
+	for _, line := range besideFile.FindAllString(code, -1) {
+		m := place.FindStringSubmatch(line)
+		if m == nil || quotedText.MatchString(line) {
+			continue
+		}
+		if places++; places > mostPlaces {
+			break
+		}
+		name := regexp.QuoteMeta(m[1])
+		uses := regexp.MustCompile(`(?m)^[^\n#]*(?:\bjoin\(\s*` + name + `\s*,|\b` + name + `\s*/)\s*(["'][^\n]*)$`)
+		for _, u := range uses.FindAllStringSubmatch(code, -1) {
+			if q := quotedText.FindStringSubmatch(u[1]); q != nil && (!writes || !makes.MatchString(u[0])) {
+				paths = append(paths, filepath.Join(folderOf(line), q[1]))
+			}
+		}
+	}
+	return paths
 }
 
 // isOutput reports whether a path is what a program leaves, or belongs to the system.

@@ -100,9 +100,46 @@ func (id *Identity) words(s Subject) (words []word) {
 	return append(words, wordsOf(id.Env)...)
 }
 
+// mostPaths bounds how many paths one word may stand for.
+const mostPaths = 100
+
+// pathsOf are the paths that a word may stand for where it is none itself: those of a list, with the name of a format or
+// of a protocol before each, and the folder of a pattern or of a range.
+func pathsOf(value string) (paths []string) {
+	if len(value) > 1<<16 || !strings.ContainsAny(value, "*?[{:;") {
+		return nil
+	}
+	parts := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(";\n", r) })
+	for _, part := range parts {
+		for _, path := range strings.Split(part, "::") {
+			if len(paths) >= mostPaths {
+				return paths
+			}
+			path = strings.TrimPrefix(path, "file://")
+			if i := strings.LastIndexAny(path, ": "); i >= 0 {
+				path = path[i+1:]
+			}
+			if i := strings.IndexAny(path, "*?[{"); i >= 0 {
+				path = filepath.Dir(path[:i] + "x")
+			}
+			if path != "" && path != "." && path != "/" && path != value {
+				paths = append(paths, path)
+			}
+		}
+	}
+	return paths
+}
+
 // tree adds what a word names, once.
 func (id *Identity) tree(s Subject, w word, declared bool, seen map[string]bool) {
 	path := found(w.value, s.Command.Dir)
+	if path == "" {
+		for _, value := range pathsOf(w.value) {
+			if path := found(value, s.Command.Dir); path != "" {
+				id.tree(s, word{w.name, path}, declared, seen)
+			}
+		}
+	}
 	if path == "" || seen[path] || !s.isData(path, w.name, declared) {
 		return
 	}

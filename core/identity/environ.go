@@ -47,6 +47,16 @@ var (
 	readsBy = lazy.MustCompile(`(?:environ(?:\.get\(|\.setdefault\(|\.pop\(|\[)|getenvb?\()\s*([A-Za-z_]\w*)\s*[,)\]]`)
 	// constant matches a constant with a text that may be a variable's name.
 	constant = lazy.MustCompile(`(?m:^\s*(\w+)\s*=\s*["'](\w+)["']\s*(?:#.*)?$)`)
+	// stem matches how the names of several variables begin that source reads: by a loop over all of them, by a name that is
+	// put together, or by a parser of arguments or settings that looks there.
+	stem = lazy.MustCompile(`(?:environ(?:\.get\(|\[)|getenvb?\()\s*(?:[fF]["'](\w{3,})\{|["'](\w{3,})["']\s*\+)|` +
+		`\benv_prefix\s*=\s*["'](\w{2,})["']|\bauto_envvar_prefix\s*=\s*["'](\w{2,})["']`)
+	begins = lazy.MustCompile(`\.startswith\(\s*["']([A-Z][A-Z0-9]+_)["']`)
+	loops  = lazy.MustCompile(`\benviron\.(?:items|keys|copy)\(|\bin\s+(?:os\.)?environ\b|\((?:os\.)?environ\)`)
+	// bound matches a variable that an option or a field of settings takes its value from.
+	bound = lazy.MustCompile(`\b(?:env|envvar|env_var|validation_alias)\s*=\s*\[?["'](\w+)["']`)
+	// field matches a field of pydantic's settings, which are variables of the same names in any case.
+	field = lazy.MustCompile(`(?m:^[ \t]+(\w+)[ \t]*:[ \t]*[A-Za-z])`)
 	// set matches what follows the name where a variable is set and not read.
 	set = lazy.MustCompile(`^\s*\]\s*=[^=]`)
 )
@@ -62,9 +72,9 @@ func (id *Identity) readEnv(s Subject, env []string, names []string) {
 	names = slices.DeleteFunc(names, func(name string) bool { return passing.MatchString(name) })
 	slices.Sort(names)
 	id.Reads = slices.Compact(names)
-	all := slices.Clone(id.Reads)
+	var all []string
 	for name := range last {
-		if numeric.MatchString(name) {
+		if numeric.MatchString(name) || id.reads(name) {
 			all = append(all, name)
 		}
 	}
@@ -76,9 +86,24 @@ func (id *Identity) readEnv(s Subject, env []string, names []string) {
 	}
 }
 
+// reads reports whether the project's files read a variable. Those of one stem are kept as "STEM*".
+func (id *Identity) reads(name string) bool {
+	if _, ok := slices.BinarySearch(id.Reads, name); ok {
+		return true
+	}
+	return !passing.MatchString(name) && slices.ContainsFunc(id.Reads, func(read string) bool {
+		stem, ok := strings.CutSuffix(read, "*")
+		return ok && strings.HasPrefix(name, stem)
+	})
+}
+
+// mayRead are words without which source reads no variable.
+var mayRead = []string{"environ", "getenv", "env_prefix", "envvar", "env_var", "BaseSettings"}
+
 // variablesIn are the variables that Python source reads.
 func variablesIn(code string) (names []string) {
-	names = named(nil, code, within)
+	names = bindsIn(code)
+	names = named(names, code, within)
 	take := func(text string, pattern interface {
 		FindAllStringSubmatchIndex(string, int) [][]int
 	}) {
@@ -99,6 +124,25 @@ func variablesIn(code string) (names []string) {
 	for _, m := range constant.FindAllStringSubmatch(code, -1) {
 		if slices.Contains(by, m[1]) {
 			names = append(names, m[2])
+		}
+	}
+	return names
+}
+
+// bindsIn are the variables that source reads without naming them where it reads: those of a stem, and those that
+// options and settings are bound to.
+func bindsIn(code string) (names []string) {
+	stems := named(nil, code, stem)
+	if loops.MatchString(code) {
+		stems = named(stems, code, begins)
+	}
+	for _, s := range stems {
+		names = append(names, s+"*", strings.ToUpper(s)+"*")
+	}
+	names = named(names, code, bound)
+	if strings.Contains(code, "BaseSettings") {
+		for _, name := range named(nil, code, field) {
+			names = append(names, name, strings.ToUpper(name))
 		}
 	}
 	return names

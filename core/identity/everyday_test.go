@@ -158,6 +158,13 @@ func TestVariablesIn(t *testing.T) {
 		"if 'A' in os.environ: pass":                                       "A",
 		"OTHER = 'A'\nos.environ.get(key)":                                 "",
 		"os.environ.setdefault('A', '1')\nfor k in os.environ: k.get('B')": "A",
+		"{k: v for k, v in os.environ.items() if k.startswith('APP_')}":    "APP_* APP_*",
+		"if name.startswith('APP_'): os.getenv('A')":                       "A",
+		"os.environ[f'APP_{name}']":                                        "APP_* APP_*",
+		"os.environ.get('APP_' + name.upper())":                            "APP_ APP_* APP_*",
+		"jsonargparse.ArgumentParser(default_env=True, env_prefix='APP')":  "APP* APP*",
+		"@click.option('--lr', envvar='TRAIN_LR')":                         "TRAIN_LR",
+		"class S(BaseSettings):\n    lr: float = 0.1\n":                    "LR lr",
 	} {
 		got := variablesIn(code)
 		slices.Sort(got)
@@ -165,6 +172,51 @@ func TestVariablesIn(t *testing.T) {
 			t.Errorf("%q: %q, want %q", code, got, want)
 		}
 	}
+}
+
+// A path counts that source makes of a name for its folder, and those that a pattern, a range or a prefix stands for.
+func TestPathsOfData(t *testing.T) {
+	p := newProject(t, map[string]string{"train.py": "import os, numpy\nfrom pathlib import Path\n" +
+		"ROOT = os.path.dirname(__file__)\nTOP: Path = Path(__file__).resolve().parent\n" +
+		"numpy.load(os.path.join(ROOT, 'split.npy'))\nvocab = TOP / 'words.txt'\n" +
+		"open(os.path.join(ROOT, 'scores.txt'), 'w')\nds = load_dataset('json', data_files={'train': 'a.jsonl'})\n" +
+		"ds = ImageFolder(root='images', transform=t)\n", "a.jsonl": "1", "images/1.png": "1",
+		"split.npy": "1", "words.txt": "1", "scores.txt": "1", "shards/0.tar": "1", "shards/1.tar": "1", "x.parquet": "1",
+		"glob/a.bin": "1", "one.txt": "1", "two.txt": "1"},
+		"python3", "train.py", "--train", "shards/{0..1}.tar", "--val=file:x.parquet", "--extra", "glob/*.bin",
+		"--both", "one.txt::two.txt", "--none", "none/{0..1}.tar")
+	var paths []string
+	for _, d := range p.take().Data {
+		paths = append(paths, d.Path)
+	}
+	wants(t, "data", paths, "a.jsonl", "glob", "images", "one.txt", "shards", "split.npy", "two.txt", "words.txt", "x.parquet")
+}
+
+// Modules that a pattern finds, and one that is loaded by its path, are code.
+func TestLoadedByPath(t *testing.T) {
+	p := newProject(t, map[string]string{"sub/train.py": "import glob, importlib.util as u\nfor f in glob.glob('ops/*.py'):\n" +
+		"    u.spec_from_file_location('x', f)\nu.spec_from_file_location('y', 'more/y.py')\n", "ops/a.py": "import far\n",
+		"more/y.py": "", "far.py": "", "other/z.py": ""}, "python3", "sub/train.py")
+	got := p.code()
+	for _, path := range []string{"ops/a.py", "more/y.py", "far.py"} {
+		if !slices.Contains(got, path) {
+			t.Errorf("%s is missing in %q", path, got)
+		}
+	}
+	if slices.Contains(got, "other/z.py") {
+		t.Errorf("nothing leads to other/z.py: %q", got)
+	}
+}
+
+// Variables that begin as those that a loop takes are compared, also one that comes new; those of a cluster are not.
+func TestStems(t *testing.T) {
+	p := newProject(t, map[string]string{"train.py": "import os\nc = {k: v for k, v in os.environ.items() " +
+		"if k.startswith(('APP_')) or k.startswith('APP_') or k.startswith('SLURM_')}\n"}, "python3", "train.py")
+	p.s.Command.Env = []string{"APP_LR=1", "SLURM_JOB_ID=1", "APPLE=1"}
+	was := p.take()
+	wants(t, "the same", said(Compare(was, p.take(), Past{})))
+	p.s.Command.Env = []string{"APP_LR=2", "APP_NEW=1", "SLURM_JOB_ID=2", "APPLE=2"}
+	wants(t, "others", said(Compare(was, p.take(), Past{})), "APP_LR was 1 and is now 2", "APP_NEW is now 1 and was not set")
 }
 
 // Settings files and scripts that the code names count as those that the command names.

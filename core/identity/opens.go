@@ -16,6 +16,7 @@ type opens struct {
 	Settings []string
 	Defaults [][2]string // an option, and the settings file that it names unless it is typed
 	Scripts  []string
+	Folders  []string   // of patterns, such as plugins/*.py
 	Hydra    *[2]string // the folder and the name of Hydra's first file
 }
 
@@ -75,10 +76,14 @@ func opensOf(s python.Source) (out opens) {
 			out.Hydra[slices.Index([]string{"config_path", "config_name"}, k[1])] = k[2]
 		}
 	}
-	if mentions(s.Code, "subprocess", "os.system(", "Popen(", "os.exec", "os.spawn", "run_path(") {
+	if mentions(s.Code, "subprocess", "os.system(", "Popen(", "os.exec", "os.spawn", "run_path(", "spec_from",
+		"SourceFileLoader") {
 		for _, m := range starts.FindAllStringSubmatch(s.Code, -1) {
 			for _, word := range strings.Fields(m[1]) {
-				if slices.Contains(scripts, filepath.Ext(word)) {
+				switch folder, _, pattern := strings.Cut(word, "*"); {
+				case pattern:
+					out.Folders = append(out.Folders, filepath.Dir(folder+"x"))
+				case slices.Contains(scripts, filepath.Ext(word)):
 					out.Scripts = append(out.Scripts, word)
 				}
 			}
