@@ -210,17 +210,20 @@ func readSplit(files []python.Source, micro, accumulation []string) *splitReader
 	s := &splitReader{accumulation: accumulation, sources: files, parsed: map[string]*python.Syntax{}}
 	s.divides, s.anySum = sync.OnceValue(s.dividesAnywhere), sync.OnceValue(s.sumsAnywhere)
 	for _, f := range files { // few files have any of this, and only these are parsed
-		sizes := mayRate(f.Code) && slices.ContainsFunc(micro, f.Names)
+		sizes := (mayRate(f.Code) || mayFollow(f.Code)) && slices.ContainsFunc(micro, f.Names)
 		accumulates := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
 			slices.ContainsFunc(accumulation, f.Names)
 		draws := strings.Contains(f.Code, "num_samples") && slices.ContainsFunc(micro, f.Names)
-		losses := compares(f)
-		if !sizes && !accumulates && !losses && !draws {
+		losses, couples := compares(f), mayCouple(f)
+		if !sizes && !accumulates && !losses && !couples && !draws {
 			continue
 		}
 		x := s.syntax(f)
 		if losses {
 			s.losses(x)
+		}
+		if couples {
+			s.coupled(x)
 		}
 		if sizes {
 			s.rates(x, slices.Clone(micro))
@@ -239,6 +242,7 @@ func readSplit(files []python.Source, micro, accumulation []string) *splitReader
 			s.undivided(x)
 			s.sums(x)
 			s.eachPass(x)
+			s.unused(x)
 			s.partial(x)
 		}
 	}
@@ -264,6 +268,12 @@ func (s *splitReader) anyGroups(x *python.Syntax) bool {
 func mayRate(text string) bool {
 	return strings.Contains(text, "lr") || strings.Contains(text, "LR") || strings.Contains(text, "Lr") ||
 		strings.Contains(text, "earning")
+}
+
+// mayFollow is the same of what else may follow the samples of a pass.
+func mayFollow(text string) bool {
+	return strings.Contains(text, "arm") && warming.MatchString(text) || strings.Contains(text, "decay") ||
+		strings.Contains(text, "ema") || strings.Contains(text, "momentum")
 }
 
 type splitReader struct {

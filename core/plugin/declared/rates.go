@@ -38,6 +38,7 @@ func (s *splitReader) rates(x *python.Syntax, micro []string) {
 		}
 	}
 	for i, st := range x.Statements {
+		s.follow(x, i, st, computed.seen(i))
 		for _, v := range rateValues(x, st) {
 			if seen := computed.seen(i); s.pass(x, v, seen) || s.chosen(x, i, v, seen) {
 				s.add(x, i, v.First, ladder.Recipe, "the learning rate follows the micro-batch")

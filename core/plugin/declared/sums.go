@@ -80,7 +80,8 @@ func (s *splitReader) dividesAll(x *python.Syntax) bool {
 // that nothing is a sum, and what is named need not be followed.
 func (s *splitReader) sumsAnywhere() bool {
 	return slices.ContainsFunc(s.sources, func(f python.Source) bool {
-		return strings.Contains(f.Code, "reduction") || strings.Contains(f.Code, "size_average")
+		return strings.Contains(f.Code, "reduction") || strings.Contains(f.Code, "size_average") ||
+			strings.Contains(f.Code, ".sum()")
 	})
 }
 
@@ -203,14 +204,33 @@ func (m *summing) sum(i int, r python.Range) bool {
 		if name == "mean" {
 			return false
 		}
+		if m.byKeyword(c) && strings.HasSuffix(name, "Loss") && x.Is(x.Tokens[c.Open].Pair+1, "(") { // made and called at once
+			return true
+		}
 		if m.calls[name] && !m.kinds[name] || lossCall.MatchName(name) && name[0] >= 'a' && m.byKeyword(c) {
 			return true
 		}
 	}
-	// F.cross_entropy(…, reduction="none").sum()
+	// F.cross_entropy(…, reduction="none").sum() / accum
+	if by := x.Find(r, "/"); by > 0 {
+		r.End = by
+	}
+	if eq := x.Find(r, "="); eq > 0 {
+		r.First = eq + 1
+	}
 	end := strings.TrimSpace(x.Of(r))
 	return strings.HasSuffix(end, ".sum()") &&
-		(strings.Contains(end, `reduction="none"`) || strings.Contains(end, `reduction='none'`))
+		(strings.Contains(end, `reduction="none"`) || strings.Contains(end, `reduction='none'`) || powers(x, r))
+}
+
+// powers reports whether a range takes the sum of powers or absolute values: ((y - x) ** 2).sum().
+func powers(x *python.Syntax, r python.Range) bool {
+	for _, c := range x.Calls(r) {
+		if name := c.Name[strings.LastIndexByte(c.Name, '.')+1:]; name == "pow" || name == "square" || name == "abs" {
+			return true
+		}
+	}
+	return x.Is(r.First, "(") && x.Find(x.Inside(r.First), "**") >= 0
 }
 
 // divides reports whether a function divides anything.

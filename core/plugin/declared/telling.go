@@ -19,10 +19,12 @@ func compares(f python.Source) bool {
 
 // What a word stands for in what losses looks for.
 const (
-	aFinding uint64 = 1 << iota // a name that is one by itself
-	ofRows                      // a call that numbers the rows of a batch
-	aLoss                       // a loss by classes
-	isApart                     // that tells the rows of a product apart
+	aFinding  uint64 = 1 << iota // a name that is one by itself
+	ofRows                       // a call that numbers the rows of a batch
+	aLoss                        // a loss by classes
+	isApart                      // that tells the rows of a product apart
+	aCoupling                    // what coupled finds
+	anEinsum
 )
 
 // needed has a part of every name that losses finds, in lower case; those of two words have one for each spelling.
@@ -38,6 +40,16 @@ var needed = map[uint64][]string{
 	ofRows:  {"arange", "eye"},
 	aLoss:   {"entropy", "criterion", "loss", "logsigmoid"},
 	isApart: {"entropy", "softmax", "logsumexp", "margin", ".exp("},
+	aCoupling: {"off_diag", "offdiag", "torch.cov(", "torch.corrcoef(", ".std(0", ".std(dim=0", ".var(0", ".var(dim=0",
+		"minibatchst", "minibatch_st", "minibatchd", "adv.std(", "advantages.std(", "advantage.std(", "returns.std(",
+		"rewards.std(", "torch.eq(", ".eq(", "labels.unsqueeze(", "targets.unsqueeze(", "none] ==", "labels == labels"},
+	anEinsum: {"einsum("},
+}
+
+// mayCouple reports whether a file may have what coupled finds, and must be parsed.
+func mayCouple(f python.Source) bool {
+	marks := tells().in(f.Text)
+	return marks&aCoupling != 0 || marks&anEinsum != 0 && marks&isApart != 0
 }
 
 // mayCompare reports whether a file has what any finding of losses needs. Function bodies are searched with their
