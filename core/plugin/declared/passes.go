@@ -214,7 +214,8 @@ func readSplit(files []python.Source, micro, accumulation []string) *splitReader
 		accumulates := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
 			slices.ContainsFunc(accumulation, f.Names)
 		draws := strings.Contains(f.Code, "num_samples") && slices.ContainsFunc(micro, f.Names)
-		losses, couples := compares(f), mayCouple(f)
+		marks := tells().in(f.Text)
+		losses, couples := compares(f, marks), mayCouple(marks)
 		if !sizes && !accumulates && !losses && !couples && !draws {
 			continue
 		}

@@ -13,8 +13,8 @@ import (
 // would take longer than the rest of a start. It is asked of every file, so the first question is answered in one
 // pass over the text: is there what any finding needs? Few files are left for the second, which bounds what is found
 // to names as their packages spell them.
-func compares(f python.Source) bool {
-	return mayCompare(f) && slices.ContainsFunc(telling, func(w string) bool { return strings.Contains(f.Code, w) })
+func compares(f python.Source, marks uint64) bool {
+	return mayCompare(f, marks) && slices.ContainsFunc(telling, func(w string) bool { return strings.Contains(f.Code, w) })
 }
 
 // What a word stands for in what losses looks for.
@@ -47,15 +47,13 @@ var needed = map[uint64][]string{
 }
 
 // mayCouple reports whether a file may have what coupled finds, and must be parsed.
-func mayCouple(f python.Source) bool {
-	marks := tells().in(f.Text)
+func mayCouple(marks uint64) bool {
 	return marks&aCoupling != 0 || marks&anEinsum != 0 && marks&isApart != 0
 }
 
 // mayCompare reports whether a file has what any finding of losses needs. Function bodies are searched with their
-// comments, so this reads the text and not the code.
-func mayCompare(f python.Source) bool {
-	marks := tells().in(f.Text)
+// comments, so the marks are those of the text and not of the code.
+func mayCompare(f python.Source, marks uint64) bool {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(f.Code, w) })
 	}
