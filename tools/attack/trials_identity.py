@@ -174,6 +174,38 @@ def _(box):
     need(done.code == 0 and "mixed" not in done.err and mixture(box) == 1, repr(done))
 
 
+@trial("A", "data that a pattern, a range, a prefix, a keyword or a name for the project's folder stands for")
+def _(box):
+    for folder, args, code in (
+            ("shards", ("--train", "shards/{0..1}.tar"), ""), ("globbed", ("--train", "globbed/*.tar"), ""),
+            ("told", ("--train", "tar:told/1.tar"), ""), ("named", (), "def load(root): return 1\nload(root='named')\n"),
+            ("split", (), "def load_dataset(kind, data_files): return 1\nload_dataset('tar', data_files={'train': 'split/1.tar'})\n"),
+            ("beside", (), "import os\nROOT = os.path.dirname(os.path.dirname(__file__))\nX = os.path.join(ROOT, 'beside/1.tar')\n")):
+        project(box)
+        box.mkdir("work/" + folder)
+        box.write(f"work/{folder}/1.tar", "1")
+        box.write("work/lib/parts.py", f"V = open('{folder}' + '/1.tar').read()\n" + code)
+        box.launch("--", *train(*args, out="runs/" + folder))
+        box.write(f"work/{folder}/1.tar", "2")
+        done = box.launch("resume", "last")
+        need(done.code == 125 and f"{folder} has changed" in done.err or f"{folder}/1.tar has changed" in done.err, f"{folder}: {done}")
+
+
+@trial("A", "variables of one stem, of a parser's prefix and of an option count; those of a cluster do not")
+def _(box):
+    project(box)
+    box.write("work/lib/parts.py", "import os\nV = sorted(v for k, v in os.environ.items() if k.startswith('APP_') or k.startswith('SLURM_X'))\n"
+              "def option(name, envvar): return os.environ.get(envvar)\noption('--lr', envvar='LR_OF_APP')\n")
+    first = {"APP_LR": "1", "LR_OF_APP": "1", "SLURM_JOB_ID": "1"}
+    for other, says in (({"APP_LR": "2"}, "APP_LR was 1 and is now 2"), ({"LR_OF_APP": "2"}, "LR_OF_APP was 1 and is now 2"),
+                        ({"APP_NEW": "1"}, "APP_NEW is now 1 and was not set")):
+        shutil.rmtree(box.path("work/runs"), ignore_errors=True)
+        box.launch("--", *train(), env=first)
+        stopped(box, box.launch("resume", "last", env=first | other), says)
+    done = box.launch("resume", "last", env=first | {"SLURM_JOB_ID": "2"})
+    need(done.code == 0 and mixture(box) == 1, repr(done))
+
+
 @trial("A", "code that changes between an out-of-memory and the retry")
 def _(box):
     project(box)

@@ -132,6 +132,53 @@ def _(box):
     costs(box, "speed", "")
 
 
+GROUPED = """
+def train(model, loader, opt):
+    for i, (x, y) in enumerate(loader):
+        loss = LOSS / a.accum
+        loss.backward()
+        if (i + 1) % a.accum == 0:
+            opt.step()
+if a.steps < 0: train(0, 0, 0)
+"""
+
+
+@trial("C", "a loss of the batch with itself: labels with labels, correlations, deviations, advantages")
+def _(box):
+    for loss, why in (
+            ("supervised(model(x), torch.eq(y.view(-1, 1), y.view(1, -1)))", "compares their labels"),
+            ("off_diagonal(model(x).T @ model(y)).pow(2).mean()", "correlates their features"),
+            ("F.relu(1 - model(x).std(dim=0)).mean()", "takes their deviation"),
+            ("F.cross_entropy(torch.einsum('nc,mc->nm', model(x), model(y)), y)", "multiplies their features"),
+            ("-((adv - adv.mean()) / adv.std() * model(x)).mean()", "relative to those of the same micro-batch")):
+        project(box, GROUPED.replace("LOSS", loss) + LOOP)
+        costs(box, "recipe", why)
+
+
+@trial("C", "a sum of squares, and one by a class that is made and called at once")
+def _(box):
+    for loss in "((model(x) - y) ** 2).sum()", "nn.MSELoss(size_average=False)(model(x), y)", "F.l1_loss(model(x), y, reduction='sum')":
+        project(box, GROUPED.replace("LOSS", loss) + LOOP)
+        costs(box, "recipe", "its loss is a sum")
+
+
+@trial("C", "an optimizer that steps with every pass beside an accumulation that only divides")
+def _(box):
+    project(box, GROUPED.replace("LOSS", "f(x)").replace("        if (i + 1) % a.accum == 0:\n            opt", "        opt") + LOOP)
+    costs(box, "recipe", "steps with every forward pass, whatever the accumulation is")
+
+
+@trial("C", "weight decay, a moving average, a warm-up and an optimizer's setting that follow the micro-batch")
+def _(box):
+    for code, why in (
+            ("wd = 5e-4 * a.batch_size\nopt = SGD([], lr=1, weight_decay=wd) if 0 else 0\n", "wd follows the micro-batch"),
+            ("ema_decay = 0.5 ** (a.batch_size / 10000)\n", "ema_decay follows the micro-batch"),
+            ("warmup_steps = 10000 // a.batch_size\n", "the warm-up is a number of forward passes"),
+            ("def rate(n):\n    return a.base_lr * n / 256\nopt = SGD([], rate(a.batch_size)) if 0 else 0\n", "a setting of the optimizer")):
+        project(box, code + LOOP)
+        costs(box, "recipe", why)
+
+
 @trial("C", "a batch in frames, by a setting beside it; in samples it is one")
 def _(box):
     project(box, LOOP, more='p.add_argument("--batch-size-type", default="frame", choices=["frame", "sample"])')
