@@ -103,8 +103,8 @@ func (id *Identity) words(s Subject) (words []word) {
 // mostPaths bounds how many paths one word may stand for.
 const mostPaths = 100
 
-// pathsOf are the paths that a word may stand for where it is none itself: those of a list, with the name of a format or
-// of a protocol before each, and the folder of a pattern or of a range.
+// pathsOf are the paths that a word may stand for where it is none itself: those of a list, with the name of a format
+// or of a protocol before each, and the folder of a pattern or of a range.
 func pathsOf(value string) (paths []string) {
 	if len(value) > 1<<16 || !strings.ContainsAny(value, "*?[{:;") {
 		return nil

@@ -47,8 +47,8 @@ var (
 	readsBy = lazy.MustCompile(`(?:environ(?:\.get\(|\.setdefault\(|\.pop\(|\[)|getenvb?\()\s*([A-Za-z_]\w*)\s*[,)\]]`)
 	// constant matches a constant with a text that may be a variable's name.
 	constant = lazy.MustCompile(`(?m:^\s*(\w+)\s*=\s*["'](\w+)["']\s*(?:#.*)?$)`)
-	// stem matches how the names of several variables begin that source reads: by a loop over all of them, by a name that is
-	// put together, or by a parser of arguments or settings that looks there.
+	// stem matches how the names of several variables begin that source reads: by a loop over all of them, by a name that
+	// is put together, or by a parser of arguments or settings that looks there.
 	stem = lazy.MustCompile(`(?:environ(?:\.get\(|\[)|getenvb?\()\s*(?:[fF]["'](\w{3,})\{|["'](\w{3,})["']\s*\+)|` +
 		`\benv_prefix\s*=\s*["'](\w{2,})["']|\bauto_envvar_prefix\s*=\s*["'](\w{2,})["']`)
 	begins = lazy.MustCompile(`\.startswith\(\s*["']([A-Z][A-Z0-9]+_)["']`)

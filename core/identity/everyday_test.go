@@ -189,12 +189,14 @@ func TestPathsOfData(t *testing.T) {
 	for _, d := range p.take().Data {
 		paths = append(paths, d.Path)
 	}
-	wants(t, "data", paths, "a.jsonl", "glob", "images", "one.txt", "shards", "split.npy", "two.txt", "words.txt", "x.parquet")
+	wants(t, "data", paths, "a.jsonl", "glob", "images", "one.txt", "shards", "split.npy", "two.txt", "words.txt",
+		"x.parquet")
 }
 
 // Modules that a pattern finds, and one that is loaded by its path, are code.
 func TestLoadedByPath(t *testing.T) {
-	p := newProject(t, map[string]string{"sub/train.py": "import glob, importlib.util as u\nfor f in glob.glob('ops/*.py'):\n" +
+	p := newProject(t, map[string]string{"sub/train.py": "import glob, importlib.util as u\n" +
+		"for f in glob.glob('ops/*.py'):\n" +
 		"    u.spec_from_file_location('x', f)\nu.spec_from_file_location('y', 'more/y.py')\n", "ops/a.py": "import far\n",
 		"more/y.py": "", "far.py": "", "other/z.py": ""}, "python3", "sub/train.py")
 	got := p.code()
@@ -216,7 +218,8 @@ func TestStems(t *testing.T) {
 	was := p.take()
 	wants(t, "the same", said(Compare(was, p.take(), Past{})))
 	p.s.Command.Env = []string{"APP_LR=2", "APP_NEW=1", "SLURM_JOB_ID=2", "APPLE=2"}
-	wants(t, "others", said(Compare(was, p.take(), Past{})), "APP_LR was 1 and is now 2", "APP_NEW is now 1 and was not set")
+	wants(t, "others", said(Compare(was, p.take(), Past{})), "APP_LR was 1 and is now 2",
+		"APP_NEW is now 1 and was not set")
 }
 
 // Settings files and scripts that the code names count as those that the command names.

@@ -16,7 +16,8 @@ var (
 		`^nt_?xent(_?loss)?$|^sup_?con(trast)?(ive)?(_?loss)?$|` +
 		`^(cached_?)?multiple_?negatives(_?symmetric)?_?ranking_?loss$|` +
 		`^(cached_?)?gist_?(embed)?_?loss$|^mega_?batch_?margin_?loss$|^batch_?(hard|all|semi_?hard)\w*|` +
-		`^\w*(triplet|pair|batch)\w*miner$|^barlow(_?twins)?(_?loss)?$|^vic_?reg_?loss$|^dcl_?w?_?loss$|^(cached_?)?splade_?loss$`)
+		`^\w*(triplet|pair|batch)\w*miner$|` +
+		`^barlow(_?twins)?(_?loss)?$|^vic_?reg_?loss$|^dcl_?w?_?loss$|^(cached_?)?splade_?loss$`)
 	contrastive = lazy.MustCompile(`^(in_?batch_)?contrastive_loss$|^clip_contrastive\w*$`)
 	// pairModels return such a loss where they are trained.
 	pairModels = lazy.MustCompile(`^(CLIPModel|VisionTextDualEncoderModel|Siglip2?Model|AltCLIPModel|ChineseCLIPModel|` +

@@ -204,8 +204,8 @@ func (m *summing) sum(i int, r python.Range) bool {
 		if name == "mean" {
 			return false
 		}
-		if m.byKeyword(c) && strings.HasSuffix(name, "Loss") && x.Is(x.Tokens[c.Open].Pair+1, "(") { // made and called at once
-			return true
+		if m.byKeyword(c) && strings.HasSuffix(name, "Loss") && x.Is(x.Tokens[c.Open].Pair+1, "(") {
+			return true // made and called at once
 		}
 		if m.calls[name] && !m.kinds[name] || lossCall.MatchName(name) && name[0] >= 'a' && m.byKeyword(c) {
 			return true
