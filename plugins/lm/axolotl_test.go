@@ -145,9 +145,12 @@ func TestReadsAxolotl(t *testing.T) {
 		"preference":    {map[string]string{"rl": "dpo"}, nil, nil, "rl has no formula"},
 		"in two":        {nil, []string{"--context-parallel-size", "2"}, nil, "context_parallel_size"},
 		"sharded":       {map[string]string{"deepspeed": "zero2.json"}, nil, nil, "deepspeed"},
-		"float16":       {map[string]string{"bf16": "false", "fp16": "true"}, nil, nil, "fp16"},
-		"other options": {nil, []string{"--", "--use_fsdp"}, nil, "--use_fsdp"},
-		"another model": {map[string]string{"base_model": "nobody/nothing"}, nil, nil, "nobody/nothing"},
+		"float16": {map[string]string{"bf16": "false", "fp16": "true"}, nil, func(r *recognized) bool {
+			return r.step.Autocast == nn.F16 && r.step.Weights == nn.F16
+		}, ""},
+		"float16 without adapters": {map[string]string{"bf16": "false", "fp16": "true", "adapter": ""}, nil, nil, "GradScaler"},
+		"other options":            {nil, []string{"--", "--use_fsdp"}, nil, "--use_fsdp"},
+		"another model":            {map[string]string{"base_model": "nobody/nothing"}, nil, nil, "nobody/nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := recognised(t, axolotlAt(t, tt.lines, append([]string{"train", "a.yaml"}, tt.args...)...))

@@ -30,8 +30,10 @@ func readPrecision(s *settings, t *training) string {
 	case launched != "" && launched != "no":
 		return fmt.Sprintf("mixed precision %q has no formula", launched)
 	}
-	if t.step.Autocast == nn.F16 && t.step.Weights != nn.F32 {
-		return "fp16 with weights that are no float32 has no formula"
+	// adapters are float32 (autocast_adapter_dtype in peft/tuners/tuners_utils.py); all else would have half gradients,
+	// which GradScaler refuses (_unscale_grads_ in torch/amp/grad_scaler.py)
+	if t.step.Autocast == nn.F16 && t.step.Weights != nn.F32 && t.step.LoRA == nil {
+		return "fp16 trains float32 weights alone, and these are half: torch's GradScaler refuses their gradients"
 	}
 	return ""
 }

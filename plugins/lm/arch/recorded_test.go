@@ -25,6 +25,7 @@ func TestRecorded(t *testing.T) {
 		"steps_lm_moe_trainer_516.json": 70,  // and of 5.16
 		"steps_lm_whole.json":           90,  // modules that are trained whole beside adapters
 		"steps_lm_cut.json":             41,  // cut cross entropy, whose kernels compute nothing
+		"steps_lm_half.json":            39,  // adapters over half weights, in fp16
 	} {
 		t.Run(file, func(t *testing.T) {
 			if n := rows.Check(t, filepath.Join("testdata", file)); n < least {
