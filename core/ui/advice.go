@@ -8,9 +8,6 @@ import (
 	"github.com/launch-ml/launch/core/run"
 )
 
-// shownAdvice is how much advice the end of a run shows. `launch show` has all of it.
-const shownAdvice = 3
-
 // adviceOf joins the advice of a run's attempts.
 func adviceOf(attempts []run.Attempt) []job.Advice {
 	var all [][]job.Advice
@@ -25,21 +22,14 @@ func (p Printer) Advise(a job.Advice) {
 	p.line("%s %s. %s", p.yellow("advice:"), OneLine(a.What), OneLine(a.Change))
 }
 
-// advise writes the advice that matters now: a line each, and where the rest is. What was printed while the program ran
-// is not printed again. retried: the end of the run reports the allocator's retries already.
-func (p Printer) advise(all []job.Advice, retried bool, id string) {
-	shown, known := 0, 0
+// advise writes the advice without which the result is worth nothing; with Verbose what is slow, too. What was printed
+// while the program ran is not printed again. retried: the end of the run reports the allocator's retries already.
+func (p Printer) advise(all []job.Advice, retried bool) {
 	for _, a := range all {
-		switch {
-		case a.Told || a.Name == advice.FullCard && retried:
-			known++
-		case a.Weight != job.Tidy && shown < shownAdvice:
-			shown++
+		known := a.Told || a.Name == advice.FullCard && retried
+		if !known && (a.Weight == job.Fails || p.Verbose && a.Weight != job.Tidy) {
 			p.Advise(a)
 		}
-	}
-	if rest := len(all) - shown - known; shown > 0 && rest > 0 {
-		p.line("advice: %d more in launch show %s", rest, id)
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/launch-ml/launch/core/config"
 )
 
 // Brief writes what a person needs before a run, in at most four lines: what it is, whether it fits, what changes at
@@ -56,28 +54,17 @@ func (v View) needs() string {
 
 // changed is what you and launch have changed, in one line; "" for nothing.
 func (p Printer) changed(v View) string {
-	edits := func(all []config.Edit) string {
-		var each []string
-		for _, e := range all {
-			from, to := p.fromTo(e)
-			each = append(each, fmt.Sprintf("%s %s → %s", e.Knob, from, to))
-		}
-		return strings.Join(each, ", ")
-	}
 	var parts []string
 	if len(v.Run.Job.Asked) > 0 {
-		parts = append(parts, p.bold("set by you:")+" "+edits(v.Run.Job.Asked))
+		parts = append(parts, p.bold("set by you:")+" "+p.fromTos(v.Run.Job.Asked))
 	}
 	if len(v.Plan.Edits) > 0 {
-		text := p.bold("changed, in a copy:") + " " + edits(v.Plan.Edits)
-		switch a, b := v.Run.Job.Batch, v.Plan.Batch; {
-		case a == b:
-		case a.Global() == 0:
-			text += "; " + p.yellow("the global batch is not known, and may be another one")
-		case a.Global() != b.Global():
-			text += fmt.Sprintf("; %s %s instead of %s", p.yellow("global batch"), batchText(b), batchText(a))
-		default:
-			text += "; global batch stays " + batchText(b)
+		text := p.bold("changed, in a copy:") + " " + p.fromTos(v.Plan.Edits)
+		switch change, other := batchChange(v.Run.Job.Batch, v.Plan.Batch); {
+		case other:
+			text += "; " + p.yellow(change)
+		case change != "":
+			text += "; " + change
 		}
 		parts = append(parts, text)
 	}

@@ -6,20 +6,6 @@ import (
 	"github.com/launch-ml/launch/core/job"
 )
 
-// checked writes, at the end of a run, what the checklist leaves open; with Verbose the whole list. A run that failed
-// has more important news.
-func (p Printer) checked(all []job.CheckResult, succeeded bool) {
-	if p.Verbose {
-		p.line("checklist:")
-		p.items("  ", all)
-		return
-	}
-	if open := job.OpenChecks(all); succeeded && len(open) > 0 {
-		p.line("%s the checklist leaves %s open:", p.yellow("note:"), Count(len(open), "line"))
-		p.items("  ", open)
-	}
-}
-
 // allChecked writes the whole list of a recorded run.
 func (p Printer) allChecked(all []job.CheckResult) {
 	if len(all) > 0 {

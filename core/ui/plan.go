@@ -5,7 +5,8 @@
 //   - While a program runs, launch writes to standard error only, every line begins with "launch: ", and standard
 //     output is the program's alone. Commands that run no program write their results to standard output.
 //   - Before the program: the plan in at most four lines, or with --verbose all of it. Between two attempts: one line
-//     with the cause, one with the remedy. At the end: a summary.
+//     with the cause, one with the remedy. At the end: one line, after a recovery three, and one for each thing that is
+//     amiss with the result.
 //   - A change is printed with its old value, new value, reason and cost.
 //   - A number is printed with its kind: estimate or measured peak; allocated, reserved or used. An unknown number is
 //     printed as unknown, never as zero.
@@ -228,15 +229,25 @@ func (p Printer) changes(v View) {
 			p.line("    %s", e.Why)
 		}
 	}
-	switch a, b := v.Run.Job.Batch, v.Plan.Batch; {
-	case a == b:
-	case a.Global() == 0:
-		p.line("  %s the global batch is not known, and may be another one", p.yellow("!"))
-	case a.Global() != b.Global():
-		p.line("  %s global batch %s instead of %s", p.yellow("!"), batchText(b), batchText(a))
-	default:
-		p.line("  global batch stays %s", batchText(b))
+	switch change, other := batchChange(v.Run.Job.Batch, v.Plan.Batch); {
+	case other:
+		p.line("  %s %s", p.yellow("!"), change)
+	case change != "":
+		p.line("  %s", change)
 	}
+}
+
+// batchChange is what becomes of the global batch; "" where no part of it changes. other: it may be another one.
+func batchChange(a, b job.Batch) (change string, other bool) {
+	switch {
+	case a == b:
+		return "", false
+	case a.Global() == 0:
+		return "the global batch is not known, and may be another one", true
+	case a.Global() != b.Global():
+		return fmt.Sprintf("global batch %s instead of %s", batchText(b), batchText(a)), true
+	}
+	return "global batch stays " + batchText(b), false
 }
 
 // edit writes a change, with its knob padded to a width.
@@ -337,7 +348,11 @@ func (p Printer) writeKept() {
 // line writes one text. All output for a person passes here or through raw: it is cleaned ([Clean]), and its second and
 // later lines are indented.
 func (p Printer) line(format string, args ...any) {
-	s := clean(p.Prefix+strings.TrimRight(fmt.Sprintf(format, args...), " \n"), p.Colour)
+	text := strings.TrimRight(fmt.Sprintf(format, args...), " \n")
+	if text == "" && p.Prefix != "" {
+		return // among a program's lines an empty one of launch's shows nothing
+	}
+	s := clean(p.Prefix+text, p.Colour)
 	s = strings.TrimRight(strings.ReplaceAll(s, "\n", "\n"+indent), " ")
 	if p.Width > 0 {
 		s = wrap(s, p.Width)

@@ -2,16 +2,12 @@ package ui
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/launch-ml/launch/core/advice"
-	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/run"
-	"github.com/launch-ml/launch/core/unit"
 )
 
 // Starting writes one line with what an attempt changes: after a failed attempt, the remedy. first is set for the first attempt
@@ -94,157 +90,6 @@ func (p Printer) passedOver(indent string, out *run.Outcome) {
 	}
 }
 
-// Summary writes how the run ended, and whose exit code follows.
-func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose string) {
-	last := r.Last()
-	if last == nil {
-		p.notBegun(r, stop, id, code, whose)
-		return
-	}
-	ended := last.Outcome.Ending
-	doubtful := last.Outcome.Doubtful != "" && ended == run.Succeeded
-	if p.Quiet && ended == run.Succeeded && !doubtful {
-		return
-	}
-	p.writeKept()
-	took, trials := time.Duration(0), 0
-	for _, a := range r.Attempts {
-		took += a.Outcome.Took
-		if a.Plan.Trial != "" {
-			trials++
-		}
-	}
-	s := fmt.Sprintf("%s in %s, %s", p.endingOf(r), short(took), tries(len(r.Attempts)-trials, trials))
-	if changes := last.Plan.Changes(); changes != "as asked" {
-		s += ": " + changes
-	}
-	if len(last.Outcome.Changed) > 0 && last.Plan.Cost < ladder.Recipe {
-		s += fmt.Sprintf(" (its cost was %v, not %v)", ladder.Recipe, last.Plan.Cost)
-	}
-	if peak := last.Outcome.Peak; peak > 0 {
-		s += " · measured peak " + peakText(ended, peak, last.Outcome.PeakIs) + with(last.Outcome.PeakWith)
-		if e := largest(&last.Plan); e > 0 && last.Outcome.PeakIs == run.Used {
-			s += fmt.Sprintf(" (estimate %v)", e)
-		}
-	}
-	if after := last.Outcome.Resumption; after != nil && after.State == run.NotChecked && ended == run.Succeeded {
-		s += " · whether it resumed is not checked"
-	}
-	p.line("%s", s)
-	p.doubts(r, doubtful)
-	if open := last.Unconfirmed(r.Job); len(open) > 0 && ended == run.Succeeded { // a failed run has more important news
-		p.line("%s not checked: whether the program used %s", p.yellow("note:"), few(open))
-	}
-	p.asPlanned(last)
-	p.retries(last.Outcome.Retries)
-	p.advise(adviceOf(r.Attempts), len(last.Outcome.Retries) > 0, id)
-	p.checked(run.Checklist(r.Job, r.Attempts), ended == run.Succeeded)
-	if in := last.Outcome.Inside; in != nil {
-		p.Inside(in.Hook)
-	}
-	if last.Outcome.Lied && !last.Outcome.Silent {
-		p.line("%s the program exited 0 although it failed", p.yellow("note:"))
-	}
-	if stop != nil && stop.Why != string(ended) {
-		p.Stop(r, stop)
-	}
-	p.line("run %s · exit code %d is %s", id, code, whose)
-}
-
-// doubts writes why the result of a run is not that of one experiment, or may be none.
-func (p Printer) doubts(r *run.Run, doubtful bool) {
-	for _, m := range r.Mixed {
-		p.line("%s the result is %s", p.yellow("note:"), OneLine(m.String()))
-	}
-	if doubtful {
-		p.line("%s %s", p.yellow("note:"), r.Last().Outcome.Doubtful)
-	}
-}
-
-// endingOf is how a run ended, in its colour.
-func (p Printer) endingOf(r *run.Run) string {
-	state, mixed := stateOf(&r.Last().Outcome), ""
-	if len(r.Mixed) > 0 {
-		mixed = p.yellow(", mixed")
-	}
-	switch state {
-	case run.Doubtful:
-		return p.yellow(state) + mixed
-	case string(run.Succeeded):
-		return p.green(state) + mixed
-	default:
-		return p.red(state) + mixed
-	}
-}
-
-// asPlanned writes in what the last attempt was not the training that was planned, by the program's own reports.
-func (p Printer) asPlanned(last *run.Attempt) {
-	for _, m := range last.Misread() {
-		p.line("%s the program reports %s %s, and launch read %s from the command: the global batch that launch printed "+
-			"is wrong", p.yellow("note:"), m.Knob, m.Said, m.To)
-	}
-	for _, changed := range last.Outcome.Changed {
-		p.line("%s another training than the run began: %s", p.yellow("note:"), changed)
-	}
-	if last.Outcome.WentOn != "" {
-		p.line("%s %s", p.yellow("note:"), last.Outcome.WentOn)
-	}
-	if short := last.Outcome.Short; short != "" && short != last.Outcome.Doubtful {
-		p.line("%s %s", p.yellow("note:"), short)
-	}
-}
-
-// notBegun writes why a run was stopped before its first attempt: something has changed since its plan was printed.
-func (p Printer) notBegun(r *run.Run, stop *run.Stop, id string, code int, whose string) {
-	if stop != nil {
-		p.writeKept()
-		p.Stop(r, stop)
-		p.line("run %s · exit code %d is %s", id, code, whose)
-	}
-}
-
-// retries writes how often the allocator had to ask again: one line for all phases.
-func (p Printer) retries(by map[string]oom.Retries) {
-	var in []string
-	for _, phase := range slices.Sorted(maps.Keys(by)) {
-		in = append(in, by[phase].In(phase))
-	}
-	if len(in) > 0 {
-		p.line("%s the card was full: the allocator retried %s", p.yellow("note:"), strings.Join(in, "; "))
-	}
-}
-
-// peakText returns a measured peak with its kind: a lower bound after an out-of-memory.
-func peakText(ended run.Ending, peak unit.Bytes, is string) string {
-	if ended == run.OutOfMemory {
-		return fmt.Sprintf("at least %v %s", peak, is)
-	}
-	return fmt.Sprintf("%v %s", peak, is)
-}
-
-// few returns the first three, and how many more there are.
-func few(open []run.Open) string {
-	var out []string
-	for i, u := range open {
-		if i == 3 {
-			out = append(out, fmt.Sprintf("and %d more", len(open)-3))
-			break
-		}
-		out = append(out, u.String())
-	}
-	return strings.Join(out, ", ")
-}
-
-func largest(plan *run.Plan) (most unit.Bytes) {
-	for _, c := range plan.Choices {
-		if !c.Estimate.Known() {
-			return 0
-		}
-		most = max(most, c.Estimate.Total())
-	}
-	return most
-}
-
 // ToDeclare is the hint where launch does not recognise a command, and the command is not printed with it.
 const ToDeclare = "to declare its settings: launch init -- COMMAND"
 
@@ -276,17 +121,6 @@ func (p Printer) Warn(format string, args ...any) {
 
 // Line writes a line.
 func (p Printer) Line(format string, args ...any) { p.line(format, args...) }
-
-// tries counts the attempts and the short runs before them: "2 attempts after 1 short run".
-func tries(attempts, trials int) string {
-	switch {
-	case trials == 0:
-		return Count(attempts, "attempt")
-	case attempts == 0:
-		return Count(trials, "short run")
-	}
-	return Count(attempts, "attempt") + " after " + Count(trials, "short run")
-}
 
 // Count returns a number of things: "1 line", "2 lines".
 func Count(n int, what string) string {

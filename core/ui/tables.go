@@ -327,6 +327,12 @@ func (p Printer) outcome(out *run.Outcome) {
 	if out.Peak > 0 {
 		p.line("      measured peak: %s", peakText(out.Ending, out.Peak, out.PeakIs)+with(out.PeakWith))
 	}
+	if len(out.Retries) > 0 {
+		p.line("      %s", retriesText(out.Retries))
+	}
+	if in := out.Inside; in != nil {
+		p.line("      inside: %v", in.Hook)
+	}
 }
 
 // measuredText returns what was measured of a phase, to be printed after its estimate.

@@ -37,7 +37,7 @@ func CarryRow(rec *record.Record, row string) {
 // ID is how messages name a run.
 func ID(rec *record.Record) string {
 	if rec == nil {
-		return "(not recorded)"
+		return ui.NotRecorded
 	}
 	return rec.ID
 }
