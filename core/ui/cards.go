@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/launch-ml/launch/core/gpu"
@@ -30,27 +31,32 @@ func CardsOf(all []gpu.Device, held []room.Held) []Card {
 
 // GPUs writes the list of devices.
 func (p Printer) GPUs(all []Card) {
+	var rows []tableRow
 	for _, d := range all {
 		name := OneLine(d.Name)
 		if d.Parent != "" {
 			name = "  " + name
 		}
-		p.line("%d  %-32s %10v free of %-10v %s", d.Index, name, d.Free(), d.Total, d.UUID)
+		row := tableRow{line: fmt.Sprintf("%d  %-32s %10v free of %-10v %s", d.Index, name, d.Free(), d.Total, d.UUID),
+			title: fmt.Sprintf("%d  %s", d.Index, name), fields: []string{fmt.Sprintf("%v free of %v", d.Free(), d.Total), d.UUID}}
 		for _, proc := range d.Processes {
 			used := proc.Used.String()
 			if proc.Used < 0 {
 				used = "unknown"
 			}
-			p.line("   process %-8d %10s  %s", proc.PID, used, OneLine(strings.TrimSpace(proc.User+"  "+proc.Name)))
+			row.below = append(row.below, fmt.Sprintf("   process %-8d %10s  %s", proc.PID, used,
+				OneLine(strings.TrimSpace(proc.User+"  "+proc.Name))))
 		}
 		for _, h := range d.Claims {
 			what := "claimed"
 			if h.Open {
 				what = "claimed: what was free, for a job whose memory is not known"
 			}
-			p.line("   launch  %-8d %10v  %s (uid %d)", h.PID, h.Bytes, what, h.UID)
+			row.below = append(row.below, fmt.Sprintf("   launch  %-8d %10v  %s (uid %d)", h.PID, h.Bytes, what, h.UID))
 		}
+		rows = append(rows, row)
 	}
+	p.grid("", rows)
 }
 
 // OtherClaims writes the claims on anything but these devices, and the launches that wait.

@@ -24,17 +24,22 @@ func (p Printer) Diff(d record.Diff) {
 		if r.run.Attempt > 1 {
 			attempt = fmt.Sprintf(", attempt %d", r.run.Attempt)
 		}
-		p.line("%s  %s  %s%s  %s", p.bold(r.name), r.run.ID, ending, attempt, OneLine(strings.Join(r.run.Command, " ")))
+		p.whole("%s  %s  %s%s  %s", p.bold(r.name), r.run.ID, ending, attempt, OneLine(strings.Join(r.run.Command, " ")))
 	}
 	for _, phase := range d.Phases {
 		p.diffPhase(phase)
 	}
 	if len(d.Results) > 0 {
 		p.line("")
-		p.line("%s", p.bold(fmt.Sprintf("%-40s %14s %14s", "speed and results", "A", "B")))
+		const title = "speed and results"
+		rows := []tableRow{{line: p.bold(fmt.Sprintf("%-40s %14s %14s", title, "A", "B")), title: p.bold(title)}}
 		for _, f := range d.Results {
-			p.line("  %-38s %14s %14s %s", unit.Clip(OneLine(f.Name), 38), figure(f.A), figure(f.B), change(f))
+			name := OneLine(f.Name)
+			rows = append(rows, tableRow{
+				line:   fmt.Sprintf("  %-38s %14s %14s %s", unit.Clip(name, 38), figure(f.A), figure(f.B), change(f)),
+				fields: []string{name + ": A " + figure(f.A), "B " + figure(f.B), strings.TrimSpace(change(f))}})
 		}
+		p.grid("", rows)
 	}
 	p.differences(d)
 	if len(d.Unknown) > 0 {
@@ -46,22 +51,29 @@ func (p Printer) Diff(d record.Diff) {
 // diffPhase writes the memory of a phase. Lines that are equal are added up.
 func (p Printer) diffPhase(phase record.PhasePair) {
 	p.line("")
-	p.line("%s", p.bold(fmt.Sprintf("%-40s %14s %14s %14s", "memory, "+OneLine(phase.Phase), "A", "B", "B − A")))
+	title := "memory, " + OneLine(phase.Phase)
+	rows := []tableRow{{line: p.bold(fmt.Sprintf("%-40s %14s %14s %14s", title, "A", "B", "B − A")), title: p.bold(title)}}
+	pair := func(name string, v record.Pair, note string) {
+		if v.A != nil || v.B != nil {
+			rows = append(rows, pairRow(name, v, note))
+		}
+	}
 	same, sum := 0, unit.Bytes(0)
 	for _, l := range phase.Predicted {
 		if delta, ok := l.Delta(); ok && delta == 0 {
 			same, sum = same+1, sum+*l.A
 			continue
 		}
-		p.pair(fmt.Sprintf("%s, %s", l.Kind, l.What), l.Pair, "")
+		pair(fmt.Sprintf("%s, %s", l.Kind, l.What), l.Pair, "")
 	}
 	if same > 0 {
-		p.pair(Count(same, "equal line"), record.Pair{A: &sum, B: &sum}, "")
+		pair(Count(same, "equal line"), record.Pair{A: &sum, B: &sum}, "")
 	}
-	p.pair("estimate", phase.Total, "")
+	pair("estimate", phase.Total, "")
 	for _, m := range phase.Measured {
-		p.pair("measured "+m.Is, m.Pair, bounds(m))
+		pair("measured "+m.Is, m.Pair, bounds(m))
 	}
+	p.grid("", rows)
 }
 
 // bounds names what is only a bound.
@@ -78,19 +90,16 @@ func bounds(m record.PeakPair) string {
 	return strings.Join(out, ", ")
 }
 
-// pair writes an amount in both runs, and the difference.
-func (p Printer) pair(name string, v record.Pair, note string) {
-	if v.A == nil && v.B == nil {
-		return
-	}
+// pairRow is an amount in both runs, and the difference.
+func pairRow(name string, v record.Pair, note string) tableRow {
 	delta := ""
 	if d, ok := v.Delta(); ok {
 		delta = signed(d)
 	}
-	line := fmt.Sprintf("  %-38s %14s %14s %14s  %s", unit.Clip(OneLine(name), 38), amountText(v.A), amountText(v.B),
-		delta,
-		note)
-	p.line("%s", strings.TrimRight(line, " "))
+	name = OneLine(name)
+	return tableRow{
+		line:   fmt.Sprintf("  %-38s %14s %14s %14s  %s", unit.Clip(name, 38), amountText(v.A), amountText(v.B), delta, note),
+		fields: []string{name + ": A " + amountText(v.A), "B " + amountText(v.B), field("B − A", delta), note}}
 }
 
 // signed writes a difference: "+1.2 GiB", "−300 MiB", "=".

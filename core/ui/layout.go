@@ -37,32 +37,37 @@ func padLeft(s string, n int) string {
 	return strings.Repeat(" ", max(0, n-textWidth(s))) + s
 }
 
-// hyphen and space stand for these while a text is wrapped: [lipgloss.Wrap] would break options and amounts there. Both
-// are characters for private use.
-const (
-	hyphen = "\uE000"
-	space  = "\uE001"
-)
+// space stands between a number and its unit while a text is wrapped. It is a character for private use.
+const space = "\uE001"
 
 // inAmount is the space between a number and its unit.
 var inAmount = lazy.MustCompile(`(\d) ([KMGT]iB|B|%)`)
 
-// wrap breaks a cleaned line between words. The lines after the first are indented further than it is.
+// wrap breaks a cleaned line between words, and no word: a path or a name that is longer than the line stays whole. The
+// lines after the first are indented further than it is.
 func wrap(s string, width int) string {
 	if lipgloss.Width(s) <= width {
 		return s
 	}
+	if line, rest, more := strings.Cut(s, "\n"); more {
+		return wrap(line, width) + "\n" + wrap(rest, width)
+	}
 	body := strings.TrimLeft(s, " ")
 	lead := min(len(s)-len(body), width/3)
 	hang := strings.Repeat(" ", min(lead+len(indent), width/3))
-	body = inAmount.ReplaceAllString(strings.ReplaceAll(body, "-", hyphen), "$1"+space+"$2")
-	body = lipgloss.Wrap(body, max(1, width-len(hang)), "")
-	lines := strings.Split(strings.NewReplacer(hyphen, "-", space, " ").Replace(body), "\n")
-	for i, l := range lines {
-		lines[i] = strings.TrimRight(l, " ")
+	body = inAmount.ReplaceAllString(body, "$1"+space+"$2")
+	lines, room := []string{""}, max(1, width-len(hang))
+	for _, word := range aWord.FindAllString(body, -1) { // with the spaces before it
+		if last := &lines[len(lines)-1]; *last == "" || lipgloss.Width(*last+word) <= room {
+			*last += word
+		} else {
+			lines = append(lines, strings.TrimLeft(word, " "))
+		}
 	}
-	return strings.Repeat(" ", lead) + strings.Join(lines, "\n"+hang)
+	return strings.Repeat(" ", lead) + strings.ReplaceAll(strings.Join(lines, "\n"+hang), space, " ")
 }
+
+var aWord = lazy.MustCompile(` *[^ ]+`)
 
 // A sheet is a table: its header, the rows, and which columns are numbers.
 type sheet struct {

@@ -85,6 +85,21 @@ func (p Printer) Plan(v View) {
 	}
 }
 
+// Again writes what happens to the command once more, where the text above it has scrolled the first time away.
+func (p Printer) Again(v View, above string) {
+	p = p.fitted()
+	rows := 0
+	for line := range strings.Lines(above) {
+		rows++
+		if w := textWidth(strings.TrimRight(line, "\n")); p.Width > 0 && w > 0 {
+			rows += (w - 1) / p.Width
+		}
+	}
+	if v.Plan != nil && p.Height > 0 && rows >= p.Height { // the prompt takes a line, too
+		p.line("%s %s", p.bold("plan:"), p.answer(v))
+	}
+}
+
 // before writes which short runs come before the run itself, or should.
 func (p Printer) before(v View) {
 	j := v.Run.Job
@@ -324,8 +339,9 @@ type Printer struct {
 	// Kept, with Quiet, are the lines about attempts: they are written if the run ends badly, and dropped if a later
 	// attempt succeeds. nil: they are written at once.
 	Kept *bytes.Buffer
-	// Width is that of the terminal, at which lines are wrapped; 0: they are not.
-	Width int
+	// Width is that of the terminal, at which lines are wrapped; 0: they are not. Height is how many lines it shows; 0:
+	// not known, or no terminal.
+	Width, Height int
 	// Bars draws bars beside the text. They show nothing that the text does not.
 	Bars bool
 }

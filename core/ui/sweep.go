@@ -144,7 +144,7 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 	d := SweepDocument(h, "", driver)
 	p.line("%s  %s · %s · began %s", p.bold(h.Spec.Name), d.State, Counts(h), h.At.Local().Format("2006-01-02 15:04"))
 	if len(h.Spec.Command) > 0 {
-		p.line("command: %s", OneLine(Quote(h.Spec.Command)))
+		p.whole("command: %s", OneLine(Quote(h.Spec.Command)))
 	}
 	wide := 10
 	for _, r := range h.Rows {
@@ -154,14 +154,16 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 		cards:   slices.ContainsFunc(h.Rows, func(r *sweep.Row) bool { return r.Card != nil }),
 		metrics: slices.ContainsFunc(h.Rows, func(r *sweep.Row) bool { return r.Result != nil && len(r.Result.Metrics) > 0 }),
 	}
-	p.line("%5s  %s  %-13s %s%-9s %-9s %-16s %-14s %s%-24s %s", "trial", pad("values", wide), "state",
+	header := fmt.Sprintf("%5s  %s  %-13s %s%-9s %-9s %-16s %-14s %s%-24s %s", "trial", pad("values", wide), "state",
 		column("card", 5, show.cards), "cost", "attempts", "batch", "peak", column("metric", 16,
 			show.metrics), "run", "changed")
 	beyond := false
+	var rows []tableRow
 	for _, r := range h.Rows {
-		p.sweepRow(r, wide, show)
+		rows = append(rows, p.sweepRow(r, wide, show))
 		beyond = beyond || r.Result.Beyond() && r.State == sweep.Succeeded
 	}
+	p.grid(header, rows)
 	for trial, of := range twinsInOrder(h) {
 		p.line("trial %d is a duplicate of trial %d: both trained with the same arguments and environment", trial, of)
 	}
@@ -181,7 +183,7 @@ func column(text string, wide int, shown bool) string {
 	return pad(text, wide) + " "
 }
 
-func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) {
+func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) (out tableRow) {
 	cost, attempts, batch, peak, figure, run, changed := "", "", "", "", "", "", ""
 	if res := r.Result; res != nil && r.State != sweep.Running && r.State != sweep.Waiting {
 		if res.Cost != nil {
@@ -207,30 +209,40 @@ func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) {
 	if r.Card != nil && r.State == sweep.Running {
 		card = r.Card.String()
 	}
-	state := pad(string(r.State), 13)
-	switch r.State {
-	case sweep.Succeeded:
-		if len(mixedOf(r)) == 0 {
-			state = p.green(state)
-		}
-	case sweep.Running, sweep.Waiting:
-	case sweep.Doubtful:
-		state = p.yellow(state)
-	default:
-		state = p.red(state)
-	}
-	p.line("%5d  %s  %s %s%-9s %-9s %-16s %-14s %s%-24s %s", r.Number, pad(unit.Clip(rowTitle(r), wide), wide), state,
-		column(card, 5, show.cards), cost, attempts, batch, peak, column(unit.Clip(figure, 16), 16, show.metrics), run,
-		changed)
+	state := p.trialState(r)
+	out.line = fmt.Sprintf("%5d  %s  %s %s%-9s %-9s %-16s %-14s %s%-24s %s", r.Number,
+		pad(unit.Clip(rowTitle(r), wide), wide), pad(state, 13), column(card, 5, show.cards), cost, attempts, batch, peak,
+		column(unit.Clip(figure, 16), 16, show.metrics), run, changed)
+	out.title = fmt.Sprintf("%5d  %s  %s", r.Number, rowTitle(r), state)
+	out.fields = []string{field("card", card), field("cost", cost), field("attempts", attempts), field("batch", batch),
+		field("peak", peak), figure, field("run", run), field("changed:", changed)}
 	for _, what := range mixedOf(r) {
-		p.line("%5s  %s", "", p.red(OneLine(what)))
+		out.below = append(out.below, fmt.Sprintf("%5s  %s", "", p.red(OneLine(what))))
 	}
 	if res := r.Result; res != nil && res.Why != "" && (r.State == sweep.Failed || r.State == sweep.OutOfMemory ||
 		r.State == sweep.CannotFit || r.State == sweep.NoRoom || r.State == sweep.Died || r.State == sweep.Doubtful) {
-		p.line("%5s  %s", "", OneLine(res.Why))
+		out.below = append(out.below, fmt.Sprintf("%5s  %s", "", OneLine(res.Why)))
 	}
 	if why := unproven(r); why != "" {
-		p.line("%5s  %s", "", OneLine(why))
+		out.below = append(out.below, fmt.Sprintf("%5s  %s", "", OneLine(why)))
+	}
+	return out
+}
+
+// trialState is the state of a row, in its colour.
+func (p Printer) trialState(r *sweep.Row) string {
+	switch state := string(r.State); r.State {
+	case sweep.Succeeded:
+		if len(mixedOf(r)) > 0 {
+			return state
+		}
+		return p.green(state)
+	case sweep.Running, sweep.Waiting:
+		return state
+	case sweep.Doubtful:
+		return p.yellow(state)
+	default:
+		return p.red(state)
 	}
 }
 
@@ -473,11 +485,12 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 		wide = max(wide, min(44, len([]rune(rowTitle(&sweep.Row{Trial: r.Trial})))))
 	}
 	packed := slices.ContainsFunc(d.Rows, func(r QuoteDoc) bool { return r.Quote.Card != "" })
-	p.line("%5s  %s  %s%10s  %10s  %10s  %-12s  %-9s  %-9s  %s", "trial", pad("values", wide),
+	header := fmt.Sprintf("%5s  %s  %s%10s  %10s  %10s  %-12s  %-9s  %-9s  %s", "trial", pad("values", wide),
 		column("card", 5, packed), "as asked", "planned", "room", "", "cost",
 		"steps", "rung")
+	var rows []tableRow
 	for _, r := range d.Rows {
-		q := r.Quote
+		q, title := r.Quote, rowTitle(&sweep.Row{Trial: r.Trial})
 		verdict, cost, rung := q.Verdict, q.Cost.String(), OneLine(q.Rung)
 		switch {
 		case q.Plugin == "":
@@ -485,17 +498,24 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 		case q.Slow > 1:
 			rung += fmt.Sprintf(" (about %.2g × the time)", q.Slow)
 		}
-		p.line("%5d  %s  %s%10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number,
-			pad(unit.Clip(rowTitle(&sweep.Row{Trial: r.Trial}),
-				wide), wide), column(q.Card, 5, packed),
-			amount(q.Asked), amount(q.Needs), amount(q.Room), p.fit(pad(verdict, 12)), cost, cellOf(known(q.Steps)), rung)
+		asked, needs, room, steps := amount(q.Asked), amount(q.Needs), amount(q.Room), cellOf(known(q.Steps))
+		row := tableRow{
+			line: fmt.Sprintf("%5d  %s  %s%10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(unit.Clip(title, wide), wide),
+				column(q.Card, 5, packed), asked, needs, room, p.fit(pad(verdict, 12)), cost, steps, rung),
+			title: fmt.Sprintf("%5d  %s  %s", r.Number, title, p.fit(verdict)),
+			fields: []string{field("card", q.Card), field("as asked", asked), field("planned", needs), field("room", room),
+				field("cost", cost), field("steps", steps), rung},
+		}
 		if q.Stop != "" {
-			p.line("%5s  %s", "", OneLine(q.Stop))
+			row.below = append(row.below, fmt.Sprintf("%5s  %s", "", OneLine(q.Stop)))
 		}
 		if b := q.Beyond; b != nil {
-			p.line("%5s  %s would allow: %s (cost %v)", "", OneLine(b.Flag), OneLine(b.Name), b.Cost)
+			row.below = append(row.below, fmt.Sprintf("%5s  %s would allow: %s (cost %v)", "", OneLine(b.Flag),
+				OneLine(b.Name), b.Cost))
 		}
+		rows = append(rows, row)
 	}
+	p.grid(header, rows)
 	if slices.ContainsFunc(d.Rows, func(r QuoteDoc) bool { return r.Quote.Plugin == "" }) {
 		p.line("%s", ToDeclare)
 	}

@@ -96,9 +96,10 @@ func (p Printer) Runs(rows []RunRow) {
 		p.line("no runs")
 		return
 	}
+	var all []tableRow
 	for _, r := range rows {
-		what := unit.Clip(OneLine(r.Title()), 40)
-		state := pad(r.State, 14)
+		what := OneLine(r.Title())
+		state := r.State
 		for _, m := range r.Mixed {
 			r.Changes = strings.TrimSuffix(m+"; "+r.Changes, "; ")
 		}
@@ -120,8 +121,14 @@ func (p Printer) Runs(rows []RunRow) {
 		if r.State == "running" && r.Host != "" {
 			r.Changes = strings.TrimPrefix(r.Changes+"; ", "; ") + fmt.Sprintf("on %s, last sign %s ago", r.Host, short(time.Since(*r.LastSign)))
 		}
-		p.line("%s  %s %s %-40s %s  %s", r.ID, state, pad(Count(r.Attempts, "attempt"), 11), what, pad(peak, 14), r.Changes)
+		tries := Count(r.Attempts, "attempt")
+		all = append(all, tableRow{
+			line: fmt.Sprintf("%s  %s %s %-40s %s  %s", r.ID, pad(state, 14), pad(tries, 11), unit.Clip(what, 40), pad(peak, 14),
+				r.Changes),
+			title: fmt.Sprintf("%s  %s", r.ID, state), fields: []string{what, tries, peak, r.Changes},
+		})
 	}
+	p.grid("", all)
 }
 
 // Show writes a recorded run, attempt by attempt.
@@ -135,8 +142,8 @@ func (p Printer) Show(h *record.History, life record.Life) {
 	if row.State == "running" {
 		p.line("  running   as %v", life)
 	}
-	p.line("  command   %s", OneLine(strings.Join(row.Command, " ")))
-	p.line("  record    %s", h.Dir)
+	p.whole("  command   %s", OneLine(strings.Join(row.Command, " ")))
+	p.whole("  record    %s", h.Dir)
 	for _, path := range h.Outputs() {
 		if left := record.LeftOut(path); left > 0 {
 			p.line("  output    %s lacks %v of what it printed", path, left)
@@ -338,13 +345,21 @@ func (p Printer) outcome(out *run.Outcome) {
 // measuredText returns what was measured of a phase, to be printed after its estimate.
 func measuredText(ms []mem.Measurement) (s string) {
 	for _, m := range ms {
-		bound := ""
-		if m.Bound == mem.AtLeast || m.Bound == mem.AtMost {
-			bound = string(m.Bound) + " "
-		}
-		s += fmt.Sprintf(", measured %s%v %s%s", bound, m.Bytes, m.Is, with(m.With))
+		s += fmt.Sprintf(", measured %s %s%s", boundText(m), m.Is, with(m.With))
 	}
 	return s
+}
+
+// boundText is a measured amount, and whether the need is at most or at least that. A phase that ran after a larger one
+// has such a bound, which is no miss of its estimate.
+func boundText(m mem.Measurement) string {
+	switch m.Bound {
+	case mem.AtMost:
+		return "≤ " + m.Bytes.String()
+	case mem.AtLeast:
+		return "≥ " + m.Bytes.String()
+	}
+	return m.Bytes.String()
 }
 
 // with names what a measurement has in it that the job does not need.
@@ -361,7 +376,7 @@ func (p Printer) Receipts(rs []record.Receipt) {
 		p.line("no receipt yet")
 		return
 	}
-	p.line("%-16s %-26s %-12s %12s %12s %12s   %s", "", "", "", "priced", "planned", "measured", "")
+	var rows []tableRow
 	for _, r := range rs {
 		arch := r.Job.Arch
 		if arch == "" {
@@ -379,20 +394,24 @@ func (p Printer) Receipts(rs []record.Receipt) {
 			on = r.Machine.Kind
 		}
 		for i, m := range r.Measured {
-			bound := ""
-			if m.Bound == mem.AtLeast || m.Bound == mem.AtMost {
-				bound = string(m.Bound)
-			}
+			amount, is := boundText(m), m.Is+with(m.With)
+			measured := fmt.Sprintf("measured %s %s", amount, is)
 			if i > 0 {
-				p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s%s", "", "", "", "", "", m.Bytes, m.Is, bound, with(m.With))
+				rows = append(rows, tableRow{fields: []string{measured},
+					line: fmt.Sprintf("%-16s %-26s %-12s %12s %12s %12s   %s", "", "", "", "", "", amount, is)})
 				continue
 			}
-			p.line("%-16s %-26s %-12s %12s %12s %12v   %s %s · micro-batch %s · %s, torch %s",
-				r.Time.Local().Format("2006-01-02 15:04"), unit.Clip(arch, 26), unit.Clip(r.Job.Phase, 12),
-				priced, planned, m.Bytes, m.Is, bound+with(m.With), orUnknown(r.Job.Settings["micro-batch"]), on,
+			when := r.Time.Local().Format("2006-01-02 15:04")
+			rest := fmt.Sprintf("micro-batch %s · %s, torch %s", orUnknown(r.Job.Settings["micro-batch"]), on,
 				orUnknown(r.Machine.Torch))
+			rows = append(rows, tableRow{
+				line: fmt.Sprintf("%-16s %-26s %-12s %12s %12s %12s   %s · %s", when, unit.Clip(arch, 26),
+					unit.Clip(r.Job.Phase, 12), priced, planned, amount, is, rest),
+				title:  fmt.Sprintf("%s  %s, %s", when, OneLine(arch), OneLine(r.Job.Phase)),
+				fields: []string{rest, field("priced", priced), field("planned", planned), measured}})
 		}
 	}
+	p.grid(fmt.Sprintf("%-16s %-26s %-12s %12s %12s %12s", "", "", "", "priced", "planned", "measured"), rows)
 }
 
 func orUnknown(s string) string {

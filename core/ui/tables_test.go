@@ -120,10 +120,10 @@ func TestPeakWithTrials(t *testing.T) {
 	for where, tt := range map[string]struct{ got, want string }{
 		"summary": {summary.String(), "measured peak 8.00 GiB allocated (with cudnn.benchmark's trials)"},
 		"show":    {shown.String(), "measured peak: 8.00 GiB allocated (with cudnn.benchmark's trials)"},
-		"phase": {measuredText([]mem.Measurement{m}), ", measured at most 8.00 GiB allocated (with cudnn.benchmark's " +
+		"phase": {measuredText([]mem.Measurement{m}), ", measured ≤ 8.00 GiB allocated (with cudnn.benchmark's " +
 			"trials)"},
-		"receipt": {receipts.String(), "allocated at most (with cudnn.benchmark's trials) · micro-batch"},
-		"more":    {receipts.String(), "allocated at most (with cudnn.benchmark's trials)\n"},
+		"receipt": {receipts.String(), "≤ 8.00 GiB   allocated (with cudnn.benchmark's trials) · micro-batch"},
+		"more":    {receipts.String(), "≤ 8.00 GiB   allocated (with cudnn.benchmark's trials)\n"},
 	} {
 		if !strings.Contains(tt.got, tt.want) {
 			t.Errorf("%s: %q lacks %q", where, tt.got, tt.want)

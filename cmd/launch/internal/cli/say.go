@@ -41,7 +41,7 @@ func Fitted(say ui.Printer, f *os.File, bars string) ui.Printer {
 	terminal := IsTerminal(f)
 	say.Bars = bars == "always" || bars == "auto" && terminal && os.Getenv("TERM") != "dumb"
 	if terminal {
-		say.Width, _, _ = term.GetSize(int(f.Fd()))
+		say.Width, say.Height, _ = term.GetSize(int(f.Fd()))
 	} else if say.Bars {
 		say.Width, _ = strconv.Atoi(os.Getenv("COLUMNS"))
 	}
@@ -50,6 +50,9 @@ func Fitted(say ui.Printer, f *os.File, bars string) ui.Printer {
 	}
 	return say
 }
+
+// Tables prints tables on the standard output, which are lists where its terminal is narrow.
+func Tables() ui.Printer { return Fitted(Out(), os.Stdout, "never") }
 
 // PrintJSON prints a document.
 func PrintJSON(v any) error {

@@ -30,7 +30,7 @@ func NewGPUs() *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(ui.CardsOf(all, held))
 			}
-			say := cli.Out()
+			say := cli.Tables()
 			if err != nil {
 				say.Line("no GPU: %v", err)
 			} else {

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -68,16 +69,28 @@ func plan(ctx context.Context, o planOptions, args []string) error {
 			return err
 		}
 	} else {
-		cli.Fitted(say, os.Stdout, o.bars).Plan(v)
-		if v.Plan != nil && len(v.Plan.Edits)+len(p.Job.Asked) > 0 {
-			say.Line("command: %s", ui.Quote(command))
-		}
-		sayLine(say, reading.TraceHint(p, p.Room.Device, o.flags))
+		printPlan(cli.Fitted(say, os.Stdout, o.bars), v, command, reading.TraceHint(p, p.Room.Device, o.flags))
 	}
 	if d.Fits != nil && !*d.Fits {
 		return cli.ExitCode(run.CannotFit)
 	}
 	return nil
+}
+
+// printPlan prints a plan with the command that it comes to, if that is another one, and a hint.
+func printPlan(to ui.Printer, v ui.View, command []string, hint string) {
+	var text bytes.Buffer
+	screen := to.W
+	to.W = &text
+	to.Plan(v)
+	whole := to
+	whole.Width = 0 // somebody may copy it
+	if v.Plan != nil && len(v.Plan.Edits)+len(v.Run.Job.Asked) > 0 {
+		whole.Line("command: %s", ui.Quote(command))
+	}
+	sayLine(whole, hint)
+	to.Again(v, text.String())
+	_, _ = text.WriteTo(screen)
 }
 
 func sayLine(say ui.Printer, line string) {

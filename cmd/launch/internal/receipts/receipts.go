@@ -62,7 +62,7 @@ a second: it misses a peak that is shorter than that and lower than an earlier o
 				return cli.PrintJSON(append([]record.Receipt{}, rs...))
 			}
 			say := cli.Out()
-			say.Receipts(rs)
+			cli.Tables().Receipts(rs)
 			if bad > 0 {
 				say.Warn("%s: launch ignores lines that are not receipts: %d", records.Receipts(s.State).Path, bad)
 			}

@@ -45,7 +45,7 @@ same. It does not decide which of these caused which. What a record lacks is lis
 			if asJSON {
 				return cli.PrintJSON(d)
 			}
-			cli.Out().Diff(d)
+			cli.Tables().Diff(d)
 			return nil
 		},
 	}

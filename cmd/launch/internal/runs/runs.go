@@ -49,7 +49,7 @@ func NewRuns() *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(rows)
 			}
-			cli.Out().Runs(rows)
+			cli.Tables().Runs(rows)
 			return nil
 		},
 	}

@@ -47,7 +47,7 @@ func NewShow() *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(ShowDocument{record.Version, h.ID, h.Dir, h.Life().Alive, h.Torn, h.Events, checklistOf(h)})
 			}
-			cli.Out().Show(h, h.Life())
+			cli.Tables().Show(h, h.Life())
 			return nil
 		},
 	}

@@ -77,7 +77,7 @@ func (d *driver) plan(ctx context.Context, a sweep.Asked, trials []sweep.Trial, 
 	if asJSON {
 		err = cli.PrintJSON(doc)
 	} else {
-		cli.Out().SweepPlan(spec, doc)
+		cli.Tables().SweepPlan(spec, doc)
 	}
 	if err == nil {
 		err = sweep.Conflicts(quotes)

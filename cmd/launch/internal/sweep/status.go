@@ -33,7 +33,7 @@ func newStatus() *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(ui.SweepDocument(h, sweeps.Folder(name), sweeps.Driver(name)))
 			}
-			cli.Out().Sweep(h, sweeps.Driver(name))
+			cli.Tables().Sweep(h, sweeps.Driver(name))
 			return nil
 		},
 	}
@@ -63,7 +63,7 @@ func newShow() *cobra.Command {
 			}
 			say := cli.Out()
 			if trial == 0 {
-				say.Sweep(h, sweeps.Driver(name))
+				cli.Tables().Sweep(h, sweeps.Driver(name))
 				showSweep(say, h, sweeps)
 				return nil
 			}
