@@ -145,7 +145,7 @@ func full(s Seen) *job.Advice {
 	return &job.Advice{Name: FullCard, Weight: job.Slow,
 		What: "the card was full: the allocator emptied its cache, which takes " +
 			"time, and the next larger request fails", Evidence: []string{times},
-		Change: "launch plan -- COMMAND lists milder rungs; launch --allow speed -- COMMAND takes one"}
+		Change: "launch plan -- COMMAND lists milder changes; launch --allow speed -- COMMAND takes one"}
 }
 
 func ahead(s Seen) *job.Advice {

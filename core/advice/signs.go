@@ -92,7 +92,7 @@ var signs = []sign{
 		// aten/src/ATen/native/cudnn/Conv_v8.cpp
 		line:   lazy.MustCompile(`UserWarning: Plan failed with an? (?P<error>[\w:]+)`),
 		what:   "cuDNN's best algorithm did not run (${error}), often for lack of memory: a slower one did",
-		change: "leave the card more room: launch plan -- COMMAND lists milder rungs"},
+		change: "leave the card more room: launch plan -- COMMAND lists milder changes"},
 	{name: "unused-parameters", weight: job.Slow, words: []string{"find_unused_parameters"}, least: 1,
 		// torch/csrc/distributed/c10d/reducer.cpp
 		line: lazy.MustCompile(`find_unused_parameters=True was specified in DDP constructor, but did not find any unused ` +

@@ -215,14 +215,14 @@ func memory(f Facts) []Line {
 		return one(Unknown, "--vram 12GiB checks for a card of that size", "launch sees no card")
 	}
 	if f.Plan.Need() == 0 {
-		return one(Unknown, rehearse(f.Job), "%s; after an out-of-memory launch takes a milder rung", unknown(f.Plan))
+		return one(Unknown, rehearse(f.Job), "%s; after an out-of-memory launch takes a setting that needs less", unknown(f.Plan))
 	}
 	what := fmt.Sprintf("needs %v of %v", f.Plan.Need(), f.Room)
 	if changes := f.Plan.Changes(); changes != run.AsAsked {
 		what += fmt.Sprintf(", with %s (cost: %v)", changes, f.Plan.Cost)
 	}
 	if f.Plan.Verdict() != ladder.Fits {
-		return one(Unknown, rehearse(f.Job), "it may not fit: its estimate, which is partly a guess, %s", what)
+		return one(Unknown, rehearse(f.Job), "it may not fit: its estimate, which is partly rough, %s", what)
 	}
 	return one(OK, "", "it fits: it %s", what)
 }

@@ -235,7 +235,7 @@ func (f *Foreseer) Foresee(ctx context.Context, r *run.Run, tell func(format str
 		return false
 	}
 	if !f.priced {
-		tell("no formula knows what it needs: its script is traced, without computing anything, for a rung that fits")
+		tell("no formula knows what it needs: its script is traced, without computing anything, for a change that fits")
 		notes := f.price(ctx, set)
 		if changed = f.priced; changed {
 			f.relearn(r, set)
@@ -252,7 +252,7 @@ func (f *Foreseer) Foresee(ctx context.Context, r *run.Run, tell func(format str
 		f.forget(r, set)
 		changed = true
 		if p, _ = r.Next(); p != nil {
-			tell("by the trace no rung that is allowed fits; it goes on as without one, because a trace is no proof")
+			tell("by the trace no change that is allowed fits; it goes on as without one, because a trace is no proof")
 		}
 	}
 	return changed

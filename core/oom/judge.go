@@ -111,7 +111,7 @@ func (v Verdict) retry() (bool, string) {
 	case r.Kind == GPUContention:
 		return true, "the room is smaller than it was: others hold a part of the card"
 	}
-	return true, "a rung that needs less may fit"
+	return true, "a setting that needs less may fit"
 }
 
 // howEnded describes the end of a program whose output gives no reason for it.

@@ -3,9 +3,11 @@ package report
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/run"
+	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -110,10 +112,7 @@ func barsOf(t tried, c run.Choice) (out []bar) {
 		out = append(out, b)
 	}
 	for _, m := range t.Outcome.Measured[c.Phase] {
-		label := "measured"
-		if m.Bound == mem.AtMost || m.Bound == mem.AtLeast {
-			label += ", " + string(m.Bound)
-		}
+		label := strings.TrimSpace("measured " + ui.BoundSign(m.Bound))
 		out = append(out, bar{label: fmt.Sprintf("%s (%s)", label, m.Is), total: m.Bytes, note: m.From, room: t.Plan.Room,
 			parts: []part{{bytes: m.Bytes}}})
 	}

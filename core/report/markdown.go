@@ -108,8 +108,8 @@ func markEdits(line func(string, ...any), all []Edit) {
 }
 
 func markLadder(line func(string, ...any), l Ladder) {
-	line("<details><summary>Ladder: %s</summary>\n", word(l.Phase))
-	line("| rung | cost | estimate | in the room | taken by |\n|---|---|---|---|---|")
+	line("<details><summary>What could be changed: %s</summary>\n", word(l.Phase))
+	line("| change | cost | estimate | in the room | taken by |\n|---|---|---|---|---|")
 	for _, g := range l.Rungs {
 		estimate := "–"
 		if g.Estimate != nil {

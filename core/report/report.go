@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -164,6 +165,13 @@ func countNum(at string, n int64) *Num {
 // floatNum is a number with a fraction.
 func floatNum(at string, f float64) *Num {
 	return &Num{At: at, Value: strconv.FormatFloat(f, 'g', -1, 64), Text: strconv.FormatFloat(f, 'g', 6, 64)}
+}
+
+// speedNum is a measured speed or time, of which four digits mean something.
+func speedNum(at string, f float64) *Num {
+	n := floatNum(at, f)
+	n.Text = ui.Figure(f, 4)
+	return n
 }
 
 // tookNum is a duration in nanoseconds.

@@ -168,7 +168,7 @@ func summary(h *record.History, row ui.RunRow, all []tried) (out []Fact) {
 	if s := h.Stop(); s != nil && s.Why != row.State {
 		out = append(out, Fact{Name: "stopped", Value: s.Why})
 		if b := s.Beyond; b != nil {
-			out = append(out, Fact{Name: "next rung", Value: fmt.Sprintf("%s (cost %v): %s", b.Name, b.Cost, b.Flag)})
+			out = append(out, Fact{Name: "next change", Value: fmt.Sprintf("%s (cost %v): %s", b.Name, b.Cost, b.Flag)})
 		}
 	}
 	return out
@@ -248,7 +248,7 @@ func attemptOf(t tried, running bool) Attempt {
 		add(Fact{Name: "last iteration", Num: countNum(t.outcome+".iteration", out.Iteration)})
 	}
 	if out.Rate > 0 {
-		add(Fact{Name: "samples a second", Num: floatNum(t.outcome+".samples_per_second", out.Rate)})
+		add(Fact{Name: "samples a second", Num: speedNum(t.outcome+".samples_per_second", out.Rate)})
 	}
 	if g := p.Batch.Global(); g > 0 {
 		add(Fact{Name: "global batch", Value: batchText(p)})
@@ -310,13 +310,21 @@ func phaseOf(t tried, i int, c run.Choice) Phase {
 		p.Predicted = bytesNum(at+".items.*.bytes", c.Estimate.Total())
 	}
 	for k, m := range t.Outcome.Measured[c.Phase] {
-		p.Measured = append(p.Measured, Measured{m.Is, string(m.Bound), m.From, m.With,
+		p.Measured = append(p.Measured, Measured{m.Is, boundOf(m.Bound), m.From, m.With,
 			*bytesNum(fmt.Sprintf("%s.measured.%s.%d.bytes", t.outcome, c.Phase, k), m.Bytes), off(c.Estimate, m)})
 	}
 	if n := t.Outcome.Retries[c.Phase]; n.Count > 0 {
 		p.Retries = fmt.Sprintf("the card refused %s, which the allocator tried again", ui.Count(n.Count, "request"))
 	}
 	return p
+}
+
+// boundOf is what a measurement is, beside its amount.
+func boundOf(b mem.Bound) string {
+	if sign := ui.BoundSign(b); sign != "" {
+		return sign
+	}
+	return string(b)
 }
 
 // off compares a measurement with the estimate; "" where they are of two kinds or one is a bound only.

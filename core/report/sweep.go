@@ -167,8 +167,8 @@ func tableRow(at string, row ui.SweepRow, settings, metrics []string, commands b
 		number(n)
 	}
 	number(maybe(row.Peak, func(b unit.Bytes) *Num { return bytesNum(at+"peak_bytes", b) }))
-	number(maybe(row.Rate, func(f float64) *Num { return floatNum(at+"samples_per_second", f) }))
-	number(maybe(row.Seconds, func(f float64) *Num { return floatNum(at+"seconds", f) }))
+	number(maybe(row.Rate, func(f float64) *Num { return speedNum(at+"samples_per_second", f) }))
+	number(maybe(row.Seconds, func(f float64) *Num { return speedNum(at+"seconds", f) }))
 	number(maybe(row.Micro, func(n int64) *Num { return countNum(at+"micro_batch", n) }))
 	number(maybe(row.Accum, func(n int64) *Num { return countNum(at+"accumulation", n) }))
 	number(countNum(at+"attempts", int64(row.Attempts)))

@@ -105,7 +105,7 @@ func (r *Run) untaken(a Alternative, aboveAsked, aboveTaken int, taken Choice) s
 	case need != "":
 		return need
 	case a.Cost > taken.Cost:
-		return fmt.Sprintf("it costs %s, and only a guess keeps what is planned from fitting", a.Cost)
+		return fmt.Sprintf("it costs %s, and only a rough part of the estimate keeps what is planned from fitting", a.Cost)
 	}
 	return "not needed before an out-of-memory"
 }

@@ -207,7 +207,7 @@ func (r *Run) afterHost(last *Attempt, room string) (*Plan, *Stop) {
 	switch {
 	// a single request of the program itself
 	case h == nil || last.Plan.Host == nil, last.Outcome.Report.Kind == oom.CPUAlloc && last.Outcome.Report.Phase != oom.Data:
-		return nil, &Stop{Why: cause + "; no rung of the ladders frees that memory"}
+		return nil, &Stop{Why: cause + "; no change that launch can make frees that memory"}
 	case last.Outcome.Report.Phase == oom.Build:
 		return nil, &Stop{Why: cause + "; no loader was running yet, so fewer workers would not help"}
 	}

@@ -185,9 +185,9 @@ func TestHostLadderEnds(t *testing.T) {
 		says string
 	}{
 		{"used up", func(r *Run) { r.Ladders.Host.Rungs = r.Ladders.Host.Rungs[:1] }, oom.SharedMemory, oom.Data, "no setting of the loaders needs less"},
-		{"no ladder", func(r *Run) { r.Ladders.Host = nil }, oom.HostOOM, oom.Data, "no rung of the ladders frees"},
+		{"no ladder", func(r *Run) { r.Ladders.Host = nil }, oom.HostOOM, oom.Data, "no change that launch can make frees"},
 		{"no loader yet", func(*Run) {}, oom.HostOOM, oom.Build, "no loader was running yet"},
-		{"a request of the program's own", func(*Run) {}, oom.CPUAlloc, oom.TrainForward, "no rung of the ladders frees"},
+		{"a request of the program's own", func(*Run) {}, oom.CPUAlloc, oom.TrainForward, "no change that launch can make frees"},
 	} {
 		r := fed(func(unit.Bytes) mem.Estimate { return sure(g, g, 0) })
 		tt.lie(r)

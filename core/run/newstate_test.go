@@ -43,7 +43,7 @@ func TestNewState(t *testing.T) {
 			from = p.Resume.Path
 		}
 		told = append(told, p.Changes()+": "+from)
-		if over := strings.Contains(p.Why, "cannot be read with this rung"); over != (i == 3) {
+		if over := strings.Contains(p.Why, "cannot be read with this change"); over != (i == 3) {
 			t.Errorf("attempt %d: %s", i+1, p.Why)
 		}
 		out := oomIn(ladder.Training, 0, 0)

@@ -85,7 +85,7 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	case r.hostRoom(out.Report) != "":
 		return r.afterHost(last, r.hostRoom(out.Report))
 	case out.Report.Kind != oom.GPUContention && !r.mends(out.Report):
-		return nil, &Stop{Why: out.Report.Cause + "; no rung of the ladders frees that memory"}
+		return nil, &Stop{Why: out.Report.Cause + "; no change that launch can make frees that memory"}
 	}
 	if why := r.Unmoved(last); why != "" {
 		return nil, &Stop{Why: "the program does not use the settings: " + why, Code: OwnTrouble}
@@ -486,7 +486,7 @@ func (r *Run) goOn(p *Plan) {
 	}
 	if p.Resume = r.readable(p); p.Resume == nil {
 		if s := r.state(); s != nil {
-			p.Why += fmt.Sprintf("; it starts over, because the state of %v cannot be read with this rung", s)
+			p.Why += fmt.Sprintf("; it starts over, because the state of %v cannot be read with this change", s)
 		}
 		return
 	}
@@ -500,7 +500,7 @@ func (r *Run) goOn(p *Plan) {
 // usedUp returns the stop of a run that has no allowed rung left, with the next rung that the user could allow. last is
 // the attempt that failed; nil if nothing was started.
 func (r *Run) usedUp(last *Attempt) *Stop {
-	stop := &Stop{Why: "no allowed rung is left"}
+	stop := &Stop{Why: "no allowed change is left"}
 	if last == nil {
 		stop.Why, stop.Code = "cannot fit at the allowed cost", CannotFit
 		alone := *r
@@ -526,9 +526,9 @@ func (r *Run) usedUp(last *Attempt) *Stop {
 		return stop
 	}
 	if r.Limits.Allow < ladder.Model {
-		stop.Why += ", and no rung at a higher cost would fit"
+		stop.Why += ", and no change at a higher cost would fit"
 	} else {
-		stop.Why = "no rung is left"
+		stop.Why = "no change is left"
 	}
 	if r.Job.Fixed != "" {
 		stop.Why = "launch can change nothing: " + r.Job.Fixed

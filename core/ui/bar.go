@@ -18,13 +18,13 @@ type group struct {
 	kinds []mem.Kind
 }
 
-// groups are all groups in the order in which a bar stacks them. The last one takes the kinds that no other has.
+// groups are all groups, by names that need no glossary, in the order in which a bar stacks them. The last one takes the kinds that no other has.
 var groups = []group{
-	{"model states", "█", markBlue, []mem.Kind{mem.Parameters, mem.Gradients, mem.Optimizer, mem.Buffers}},
-	{"saved tensors", "▓", markCyan, []mem.Kind{mem.Saved}},
-	{"other tensors", "▒", markMagenta, []mem.Kind{mem.Inputs, mem.Transients, mem.Workspace, mem.Late}},
-	{"correction", "▚", markYellow, []mem.Kind{mem.Correction}},
-	{"runtime and allocator", "░", markPlain, nil},
+	{"model and optimizer", "█", markBlue, []mem.Kind{mem.Parameters, mem.Gradients, mem.Optimizer, mem.Buffers}},
+	{"saved for backward", "▓", markCyan, []mem.Kind{mem.Saved}},
+	{"working memory", "▒", markMagenta, []mem.Kind{mem.Inputs, mem.Transients, mem.Workspace, mem.Late}},
+	{"learned from runs", "▚", markYellow, []mem.Kind{mem.Correction}},
+	{"torch itself", "░", markPlain, nil},
 }
 
 // A part is a group with what an estimate has in it.
@@ -52,7 +52,7 @@ func parts(e mem.Estimate) []part {
 	return out
 }
 
-// partsText returns the groups of an estimate in words: "saved tensors 322 MiB → 161 MiB, …". asked is left out where
+// partsText returns the groups of an estimate in words: "saved for backward 322 MiB → 161 MiB, …". asked is left out where
 // it is nil.
 func partsText(asked *mem.Estimate, planned mem.Estimate) string {
 	var out []string
@@ -71,9 +71,9 @@ func partsText(asked *mem.Estimate, planned mem.Estimate) string {
 		s += p.bytes.String()
 		switch {
 		case p.guess != 0 && p.guess == p.bytes:
-			s += " (a guess)"
+			s += " (rough)"
 		case p.guess != 0:
-			s += fmt.Sprintf(" (%v of it a guess)", p.guess)
+			s += fmt.Sprintf(" (%v of it rough)", p.guess)
 		}
 		out = append(out, s)
 	}

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -36,8 +37,8 @@ func (p Printer) Diff(d record.Diff) {
 		for _, f := range d.Results {
 			name := OneLine(f.Name)
 			rows = append(rows, tableRow{
-				line:   fmt.Sprintf("  %-38s %14s %14s %s", unit.Clip(name, 38), figure(f.A), figure(f.B), change(f)),
-				fields: []string{name + ": A " + figure(f.A), "B " + figure(f.B), strings.TrimSpace(change(f))}})
+				line:   fmt.Sprintf("  %-38s %14s %14s %s", unit.Clip(name, 38), pairFigure(f, f.A), pairFigure(f, f.B), change(f)),
+				fields: []string{name + ": A " + pairFigure(f, f.A), "B " + pairFigure(f, f.B), strings.TrimSpace(change(f))}})
 		}
 		p.grid("", rows)
 	}
@@ -120,11 +121,23 @@ func amountText(b *unit.Bytes) string {
 	return b.String()
 }
 
-func figure(f *float64) string {
-	if f == nil {
+// pairFigure is a figure of a pair: of speeds and times four digits mean something, of results one more.
+func pairFigure(of record.FigurePair, f *float64) string {
+	switch {
+	case f == nil:
 		return "not known"
+	case of.Relative:
+		return Figure(*f, 4)
 	}
-	return strconv.FormatFloat(*f, 'g', 5, 64)
+	return Figure(*f, 5)
+}
+
+// Figure writes a number with so many digits, and all of a large one that stand before the point.
+func Figure(f float64, digits int) string {
+	if math.Abs(f) >= math.Pow10(digits) {
+		return strconv.FormatFloat(f, 'f', 0, 64)
+	}
+	return strconv.FormatFloat(f, 'g', digits, 64)
 }
 
 // change writes how B differs: speed and time in percent, other figures by their difference.

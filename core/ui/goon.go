@@ -60,7 +60,7 @@ func (d *RunDoc) continues(r *run.Run, stop *run.Stop, out *run.Outcome) {
 	case out.Ending == run.Failed:
 		again("once what stopped it is mended")
 	default:
-		d.Not = "with no rung of this job's ladders"
+		d.Not = "with no change that launch knows for this job"
 	}
 }
 

@@ -70,7 +70,7 @@ func (p Printer) hostVerdict(n run.HostNeed) string {
 	case n.Verdict == ladder.Not:
 		return p.red(fmt.Sprintf("does not fit: %v %s; launch runs it anyway", n.Estimate.Vouched(), of))
 	case n.Verdict == ladder.May:
-		return p.yellow(fmt.Sprintf("may not fit: part of it is a guess, %s", of))
+		return p.yellow(fmt.Sprintf("may not fit: part of it is rough, %s", of))
 	}
 	return p.green(fmt.Sprintf("fits, %v left", n.Room.Free-n.Estimate.Total())) + " " + of
 }

@@ -144,11 +144,11 @@ func (p Printer) fitText(e mem.Estimate, verdict ladder.Verdict, room unit.Bytes
 	case ladder.May:
 		switch {
 		case left >= 0:
-			return p.yellow("may not fit") + fmt.Sprintf(", %v left, but all of the estimate is a guess", left)
+			return p.yellow("may not fit") + fmt.Sprintf(", %v left, but all of the estimate is rough", left)
 		case e.AtMost != "":
 			return p.yellow("may not fit") + fmt.Sprintf(", up to %v too much: %s", -left, e.AtMost)
 		}
-		return p.yellow("may not fit") + fmt.Sprintf(", %v too much, but part of the estimate is a guess", -left)
+		return p.yellow("may not fit") + fmt.Sprintf(", %v too much, but part of the estimate is rough", -left)
 	case ladder.Not:
 		return p.red("cannot fit") + fmt.Sprintf(", %v too much", -left)
 	}
@@ -323,6 +323,9 @@ func (p Printer) certainty(v View) {
 		for _, l := range lines {
 			p.line("%s", l)
 		}
+		if slices.ContainsFunc(v.Plan.Choices, func(c run.Choice) bool { return c.Estimate.Known() && rough(c.Estimate) != 0 }) {
+			p.line("  rough: a typical amount, not counted for this job; the first run measures it")
+		}
 	}
 	var runs []string
 	for _, c := range v.Plan.Choices {
@@ -334,7 +337,7 @@ func (p Printer) certainty(v View) {
 	}
 	if len(runs) == 0 {
 		if len(lines) > 0 {
-			p.line("  no receipt of an earlier run is used")
+			p.line("  nothing that earlier runs measured is used")
 		}
 		return
 	}
@@ -345,17 +348,27 @@ func (p Printer) certainty(v View) {
 	if n := len(runs) - 3; n > 0 {
 		runs, more = runs[:3], fmt.Sprintf(" and %d more", n)
 	}
-	p.line("  the estimates use the receipts of %s %s%s; --receipts=false plans without them",
+	p.line("  the estimates use what %s %s%s measured; --receipts=false plans without it",
 		word, strings.Join(runs, ", "), more)
+}
+
+// rough is how much of an estimate is a guess.
+func rough(e mem.Estimate) (sum unit.Bytes) {
+	for _, it := range e.Items {
+		if it.Guess {
+			sum += it.Bytes
+		}
+	}
+	return sum
 }
 
 // certainText divides an estimate by how its lines are known. The amounts add up to its total.
 func certainText(e mem.Estimate) string {
-	var counted, guess, other unit.Bytes
+	var counted, other unit.Bytes
+	guess := rough(e)
 	for _, it := range e.Items {
 		switch {
 		case it.Guess:
-			guess += it.Bytes
 		case it.Kind.Counted():
 			counted += it.Bytes
 		default:
@@ -370,7 +383,7 @@ func certainText(e mem.Estimate) string {
 		out = append(out, fmt.Sprintf("%v by a rule or a measurement", other))
 	}
 	if guess != 0 {
-		out = append(out, fmt.Sprintf("%v a guess", guess))
+		out = append(out, fmt.Sprintf("%v rough", guess))
 	}
 	return strings.Join(out, ", ")
 }

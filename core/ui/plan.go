@@ -313,7 +313,7 @@ func (p Printer) Stop(r *run.Run, s *run.Stop) {
 		if b.Why != "" {
 			why = ", because " + b.Why
 		}
-		p.line("  next rung: %s (cost: %s%s); %s allows it", b.Name, b.Cost, why, b.Flag)
+		p.line("  next change: %s (cost: %s%s); %s allows it", b.Name, b.Cost, why, b.Flag)
 	}
 	if a := s.Absent; a != nil {
 		allow := ""

@@ -161,7 +161,7 @@ func TestBarsAddNothing(t *testing.T) {
 	var with, without strings.Builder
 	Printer{W: &with, Bars: true}.Plan(v)
 	Printer{W: &without}.Plan(v)
-	isBar := regexp.MustCompile(`^  ([█▓▒▚░┃─╱»? ]+|█ model states .*)$`)
+	isBar := regexp.MustCompile(`^  ([█▓▒▚░┃─╱»? ]+|█ model and optimizer .*)$`)
 	var kept []string
 	for line := range strings.Lines(with.String()) {
 		if line == "\n" || !isBar.MatchString(strings.TrimRight(line, "\n")) {

@@ -487,7 +487,7 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 	packed := slices.ContainsFunc(d.Rows, func(r QuoteDoc) bool { return r.Quote.Card != "" })
 	header := fmt.Sprintf("%5s  %s  %s%10s  %10s  %10s  %-12s  %-9s  %-9s  %s", "trial", pad("values", wide),
 		column("card", 5, packed), "as asked", "planned", "room", "", "cost",
-		"steps", "rung")
+		"steps", "change")
 	var rows []tableRow
 	for _, r := range d.Rows {
 		q, title := r.Quote, rowTitle(&sweep.Row{Trial: r.Trial})

@@ -350,16 +350,15 @@ func measuredText(ms []mem.Measurement) (s string) {
 	return s
 }
 
-// boundText is a measured amount, and whether the need is at most or at least that. A phase that ran after a larger one
-// has such a bound, which is no miss of its estimate.
+// boundText is a measured amount, and whether the need is at most or at least that.
 func boundText(m mem.Measurement) string {
-	switch m.Bound {
-	case mem.AtMost:
-		return "≤ " + m.Bytes.String()
-	case mem.AtLeast:
-		return "≥ " + m.Bytes.String()
-	}
-	return m.Bytes.String()
+	return strings.TrimSpace(BoundSign(m.Bound) + " " + m.Bytes.String())
+}
+
+// BoundSign is how a need is to a measurement that is only a bound; "" for any other. A phase that ran after a larger
+// one has such a bound, which is no miss of its estimate.
+func BoundSign(b mem.Bound) string {
+	return map[mem.Bound]string{mem.AtMost: "≤", mem.AtLeast: "≥"}[b]
 }
 
 // with names what a measurement has in it that the job does not need.

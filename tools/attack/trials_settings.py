@@ -168,7 +168,7 @@ def _(box):
     box.trainer("tmp/mine", accumulation=None, rungs="[{name: short, at: --steps, to: 1, cost: recipe}]", micro_batch="--accum")
     box.write("tmp/.launch.yaml", "allow: recipe\n", who="other")
     done = box.launch("--", PYTHON, "train.py", "--accum", "1", "--batch-size", "32", "--fits", "16", cwd="tmp/mine")
-    need(done.code == 1 and "steps" not in done.err and "short" not in done.err.replace("costs recipe", "").split("next rung:")[0], f"the experiment was changed: {done}")
+    need(done.code == 1 and "steps" not in done.err and "short" not in done.err.replace("costs recipe", "").split("next change:")[0], f"the experiment was changed: {done}")
 
 
 @trial("1", "another's .launch.yaml above puts no limit on the program's memory", second=True)

@@ -263,7 +263,7 @@ func reportResume(h *record.History, r *run.Run, over restart, say ui.Printer) e
 	case state == nil:
 		say.Line("run %s: it starts over", id)
 	case h.Stop() != nil && h.Stop().Beyond != nil && h.Stop().Beyond.Over && r.Limits.Allow >= h.Stop().Beyond.Cost:
-		say.Line("run %s: it starts over, because the next rung cannot read the state of %v", id, state)
+		say.Line("run %s: it starts over, because the next change cannot read the state of %v", id, state)
 	case cut:
 		say.Line("run %s: launch was killed during its last attempt; it resumes from %v", id, state)
 	default:
