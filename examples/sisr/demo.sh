@@ -23,8 +23,11 @@ check "an out-of-memory in training and one in validation were met" \
 	[ "$(json result.json "sorted({a['outcome']['phase'] for a in d['attempts'] if a['outcome']['ending'] == 'out of memory'})")" = "['training', 'validation']" ]
 check "every attempt kept the global batch" \
 	[ "$(json result.json "{a['plan']['batch']['micro'] * a['plan']['batch']['accumulation'] for a in d['attempts']} == {d['job']['batch']['micro'] * d['job']['batch']['accumulation']}")" = True ]
-check "the validation's failure cost no training: it went on from a saved state" \
-	[ "$(json result.json "d['attempts'][-1]['plan']['resume']['iteration'] > 0")" = True ]
+check "the validation's failure cost one iteration: it went on from the state of iteration 1, and trained iteration 2 again" \
+	[ "$(json result.json "d['attempts'][-2]['outcome']['iteration'], d['attempts'][-1]['plan']['resume']['iteration']")" = "2 1" ]
+rates=$(grep -o 'iter: *2, lr:([^)]*' output.txt | sed 's/.*(//' | tr '\n' ' ')
+check "it did so at half the learning rate: the trainer saves a failed iteration's schedule, and a milestone lay there" \
+	[ "$rates" = "2.000e-04 1.000e-04 " ]
 check "the recipe is what it was, byte for byte" [ "$before" = "$(sha256sum < "$recipe")" ]
 
 rm -rf experiments
