@@ -2,16 +2,14 @@ package report
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
-	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// The breakdown has two bars a phase: what was predicted, by kind of memory, and what was measured.
+// The breakdown has two bars a phase: what was predicted, by the groups of a plan, and what was measured.
 const (
 	barLeft   = 250.0
 	barHeight = 16.0
@@ -27,15 +25,21 @@ type bar struct {
 	first bool // of its attempt
 }
 
+// A part is what a bar has of a group; measured is the group of what was measured.
 type part struct {
-	kind  mem.Kind
+	group int
 	bytes unit.Bytes
 }
+
+const measured = -1
+
+// groupColours are those of the bars of a plan on a terminal.
+var groupColours = []Colour{Series(0), Series(5), Series(3), Series(4), Grid}
 
 // breakdownPlot draws the last attempt of each plan that has an estimate or a measurement; ok is false if none has.
 func breakdownPlot(all []tried) (d Drawing, ok bool) {
 	d = Drawing{Name: "breakdown", Title: "Predicted beside measured", W: plotWidth,
-		About: "For each attempt and phase a bar of what was predicted, by kind of memory, and bars of what was measured."}
+		About: "For each attempt and phase a bar of what was predicted, by what it is for, and bars of what was measured."}
 	if len(all) > maxPanels {
 		d.Hint = fmt.Sprintf("Only the last %d of %d attempts are drawn.", maxPanels, len(all))
 	}
@@ -50,13 +54,13 @@ func breakdownPlot(all []tried) (d Drawing, ok bool) {
 			bars[n].first = true
 		}
 	}
-	kinds := []mem.Kind{}
+	seen := make([]bool, len(groupColours))
 	for _, b := range bars {
 		sum := unit.Bytes(0)
 		for _, p := range b.parts {
 			sum += max(0, p.bytes)
-			if !slices.Contains(kinds, p.kind) && p.kind != "" {
-				kinds = append(kinds, p.kind)
+			if p.group != measured {
+				seen[p.group] = true
 			}
 		}
 		most = max(most, b.total, sum)
@@ -64,39 +68,32 @@ func breakdownPlot(all []tried) (d Drawing, ok bool) {
 	if most == 0 {
 		return d, false
 	}
-	order := mem.Kinds()
-	slices.SortFunc(kinds, func(a, b mem.Kind) int { return slices.Index(order, a) - slices.Index(order, b) })
 	wide := plotWidth - barLeft - 90
 	y, x := 12.0, 12.0
 	for _, b := range bars {
 		if b.first {
 			y += 12
 		}
-		drawBar(&d, b, kinds, y, wide/float64(most))
+		drawBar(&d, b, y, wide/float64(most))
 		y += barHeight + 8
 	}
 	y += 12
 	d.Line(x+1, y-1, x+1, y+11, Shape{Stroke: Bad, Width: 1.5})
 	d.Write(x+8, y+9, "room", Shape{Small: true})
 	x += 60
-	for i, k := range kinds {
-		if x+TextWidth(string(k))+34 > plotWidth {
+	for i, name := range ui.GroupNames() {
+		if !seen[i] {
+			continue
+		}
+		if x+TextWidth(name)+34 > plotWidth {
 			x, y = 12, y+18
 		}
-		d.Rect(x, y, 12, 10, Shape{Fill: Series(i), Alpha: faint(i)})
-		d.Write(x+17, y+9, string(k), Shape{Small: true})
-		x += TextWidth(string(k)) + 34
+		d.Rect(x, y, 12, 10, Shape{Fill: groupColours[i]})
+		d.Write(x+17, y+9, name, Shape{Small: true})
+		x += TextWidth(name) + 34
 	}
 	d.H = y + 26
 	return d, true
-}
-
-// faint tells apart the kinds that have the same colour.
-func faint(i int) float64 {
-	if i >= 10 {
-		return 0.5
-	}
-	return 0
 }
 
 // barsOf are the bars of a phase.
@@ -104,9 +101,9 @@ func barsOf(t tried, c run.Choice) (out []bar) {
 	name := fmt.Sprintf("attempt %d, %s", t.Plan.Attempt, short(c.Phase))
 	if e := c.Estimate; e.Known() && len(e.Items) > 0 {
 		b := bar{label: name + ": predicted", total: e.Total(), room: t.Plan.Room}
-		for _, k := range mem.Kinds() {
-			if n := e.Of(k); n != 0 {
-				b.parts = append(b.parts, part{k, n})
+		for i, n := range ui.GroupBytes(e) {
+			if n != 0 {
+				b.parts = append(b.parts, part{i, n})
 			}
 		}
 		out = append(out, b)
@@ -114,13 +111,14 @@ func barsOf(t tried, c run.Choice) (out []bar) {
 	for _, m := range t.Outcome.Measured[c.Phase] {
 		label := strings.TrimSpace("measured " + ui.BoundSign(m.Bound))
 		out = append(out, bar{label: fmt.Sprintf("%s (%s)", label, m.Is), total: m.Bytes, note: m.From, room: t.Plan.Room,
-			parts: []part{{bytes: m.Bytes}}})
+			parts: []part{{measured, m.Bytes}}})
 	}
 	return out
 }
 
 // drawBar draws a bar. A correction below zero is taken off the end: the bar without it is drawn paler.
-func drawBar(d *Drawing, b bar, kinds []mem.Kind, y, unitWidth float64) {
+func drawBar(d *Drawing, b bar, y, unitWidth float64) {
+	names := ui.GroupNames()
 	d.Write(barLeft-8, y+12, Fit(b.label, barLeft-12), Shape{Anchor: End, Small: true, Note: b.label})
 	x, end := barLeft, barLeft
 	for _, p := range b.parts {
@@ -129,9 +127,8 @@ func drawBar(d *Drawing, b bar, kinds []mem.Kind, y, unitWidth float64) {
 		}
 		w := float64(p.bytes) * unitWidth
 		s := Shape{Note: p.bytes.String() + " " + b.note, Stroke: Paper, Fill: Ink, Alpha: 0.55}
-		if p.kind != "" {
-			i := slices.Index(kinds, p.kind)
-			s.Fill, s.Alpha, s.Note = Series(i), faint(i), fmt.Sprintf("%s: %v", p.kind, p.bytes)
+		if p.group != measured {
+			s.Fill, s.Alpha, s.Note = groupColours[p.group], 0, fmt.Sprintf("%s: %v", names[p.group], p.bytes)
 		}
 		d.Rect(x, y, w, barHeight, s)
 		x += w
@@ -140,7 +137,7 @@ func drawBar(d *Drawing, b bar, kinds []mem.Kind, y, unitWidth float64) {
 	for _, p := range b.parts {
 		if p.bytes < 0 {
 			w := float64(-p.bytes) * unitWidth
-			d.Rect(x-w, y, w, barHeight, Shape{Fill: Paper, Alpha: 0.65, Note: fmt.Sprintf("%s: %v", p.kind, p.bytes)})
+			d.Rect(x-w, y, w, barHeight, Shape{Fill: Paper, Alpha: 0.65, Note: fmt.Sprintf("%s: %v", names[p.group], p.bytes)})
 			x -= w
 		}
 	}

@@ -1,4 +1,11 @@
 "use strict";
+// Says where a plot or a table is wider than the page.
+function mark() {
+  document.querySelectorAll(".scroll").forEach(function (e) { e.classList.toggle("over", e.scrollWidth > e.clientWidth + 1); });
+}
+mark();
+window.addEventListener("resize", mark);
+document.addEventListener("toggle", mark, true);
 // Sorts a table by the column whose heading is clicked, and shows which lines of the plots belong to a row.
 document.querySelectorAll("table.sort").forEach(function (table) {
   var body = table.tBodies[0], heads = table.tHead.rows[0].cells;

@@ -677,6 +677,55 @@ func TestPlotsStayOnTheirCanvas(t *testing.T) {
 	}
 }
 
+// An axis whose values differ has two ends that differ, however near they are.
+func TestAxisEndsDiffer(t *testing.T) {
+	for _, v := range [][2]float64{{28.8266, 28.8315}, {1, 2}, {1, 1 + 1e-12}, {0.001, 0.1}} {
+		d := ui.SweepDoc{Rows: make([]ui.SweepRow, 2)}
+		for i := range d.Rows {
+			d.Rows[i].Rate = &v[i]
+			bytes := unit.Bytes(3<<30 + i)
+			d.Rows[i].Peak = &bytes
+		}
+		rates, ok := numberAxis(d, "rate", digits, rateOf)
+		peaks, known := numberAxis(d, "peak", amounts, peakOf)
+		if !ok || !known || rates.low == rates.high || peaks.low == peaks.high || !strings.HasSuffix(peaks.low, "iB") {
+			t.Errorf("%v: from %s to %s, and from %s to %s", v, rates.low, rates.high, peaks.low, peaks.high)
+		}
+	}
+}
+
+// Texts of an axis that are cut stay different.
+func TestTicksDiffer(t *testing.T) {
+	got := cutTicks([]tick{{0, "configs/experiments/small.yml"}, {1, "configs/experiments/large.yml"}}, 100)
+	if want := []string{"…nts/small.yml", "…nts/large.yml"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := cutTicks([]tick{{0, "small networks of all"}, {1, "large networks of all"}}, 100); got[0] == got[1] ||
+		!strings.HasPrefix(got[0], "small") {
+		t.Errorf("%q", got)
+	}
+}
+
+// The bars of a report have the groups of a plan, by its names.
+func TestBreakdownNamesGroups(t *testing.T) {
+	a := run.Attempt{Plan: run.Plan{Choices: []run.Choice{{Phase: "training", Estimate: mem.Estimate{Items: []mem.Item{
+		{Kind: mem.Parameters, Bytes: unit.GiB}, {Kind: mem.Optimizer, Bytes: unit.GiB}, {Kind: mem.Saved, Bytes: unit.GiB},
+		{Kind: mem.Context, Bytes: unit.GiB}}}}}}}
+	d, ok := breakdownPlot([]tried{{a, "plan", "outcome"}})
+	var texts []string
+	for _, s := range d.Shapes {
+		texts = append(texts, s.Text)
+	}
+	for i, name := range ui.GroupNames() {
+		if want := i == 0 || i == 1 || i == 4; !ok || slices.Contains(texts, name) != want {
+			t.Errorf("%s: want it %v in %q", name, want, texts)
+		}
+	}
+	if len(ui.GroupNames()) != len(groupColours) {
+		t.Errorf("%d groups have %d colours", len(ui.GroupNames()), len(groupColours))
+	}
+}
+
 // sweepDrawings are the plots of a sweep of n trials.
 func sweepDrawings(n int, peak unit.Bytes, rate float64) (out []Drawing) {
 	d := ui.SweepDoc{}

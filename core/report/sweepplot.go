@@ -44,16 +44,16 @@ func parallelPlot(d ui.SweepDoc) (Drawing, bool) {
 	all = all[:min(len(all), maxAxes-3)]
 	results := []func(ui.SweepRow) (float64, bool){peakOf, rateOf}
 	for i, name := range []string{"peak", "samples/s"} {
-		text := plain
+		text := digits
 		if i == 0 {
-			text = func(v float64) string { return unit.Bytes(v).String() }
+			text = amounts
 		}
 		if a, ok := numberAxis(d, name, text, results[i]); ok {
 			all = append(all, a)
 		}
 	}
 	for _, name := range metrics[:min(len(metrics), maxAxes-len(all))] {
-		if a, ok := numberAxis(d, name, plain, func(row ui.SweepRow) (float64, bool) { return bestOf(row, name) }); ok {
+		if a, ok := numberAxis(d, name, digits, func(row ui.SweepRow) (float64, bool) { return bestOf(row, name) }); ok {
 			all = append(all, a)
 		}
 	}
@@ -98,10 +98,29 @@ func drawAxes(d *Drawing, all []axis) {
 			Note: a.high})
 		d.Write(x, axisY(0)+16, Fit(a.low, wide-6), Shape{Anchor: Middle, Small: true, Fill: Muted,
 			Note: a.low})
-		for _, t := range a.ticks {
-			d.Write(x+5, axisY(t.place)+4, Fit(t.text, wide-12), Shape{Small: true, Fill: Muted, Note: t.text})
+		texts := cutTicks(a.ticks, wide-12)
+		for i, t := range a.ticks {
+			d.Write(x+5, axisY(t.place)+4, texts[i], Shape{Small: true, Fill: Muted, Note: t.text})
 		}
 	}
+}
+
+// cutTicks cuts the texts of an axis to a width: at their ends or, where they would then be the same, such as the paths
+// of files of one folder, at their beginnings.
+func cutTicks(all []tick, width float64) []string {
+	ends, begins, seen := make([]string, len(all)), make([]string, len(all)), map[string]bool{}
+	for i, t := range all {
+		text := []rune(t.text)
+		slices.Reverse(text)
+		begin := []rune(Fit(string(text), width))
+		slices.Reverse(begin)
+		ends[i], begins[i] = Fit(t.text, width), string(begin)
+		seen[ends[i]] = true
+	}
+	if len(seen) < len(all) {
+		return begins
+	}
+	return ends
 }
 
 // drawTrial draws the line of a trial. It is broken at an axis where nothing is known of the trial.
@@ -172,7 +191,7 @@ func settingAxis(d ui.SweepDoc, key string) (axis, bool) {
 		return v, ok && err == nil
 	}
 	if numeric(d, key) {
-		return numberAxis(d, key, plain, value)
+		return numberAxis(d, key, digits, value)
 	}
 	var texts []string
 	for _, row := range d.Rows {
@@ -201,7 +220,7 @@ func settingAxis(d ui.SweepDoc, key string) (axis, bool) {
 
 // numberAxis is an axis of numbers, logarithmic where the largest is at least 50 times the smallest and both are
 // above 0; ok is false if fewer than two values differ.
-func numberAxis(d ui.SweepDoc, name string, text func(float64) string,
+func numberAxis(d ui.SweepDoc, name string, text func(v float64, digits int) string,
 	of func(ui.SweepRow) (float64, bool)) (axis, bool) {
 	low, high := math.Inf(1), math.Inf(-1)
 	for _, row := range d.Rows {
@@ -212,7 +231,10 @@ func numberAxis(d ui.SweepDoc, name string, text func(float64) string,
 	if !(low < high) {
 		return axis{}, false
 	}
-	a := axis{name: name, low: text(low), high: text(high)}
+	a := axis{name: name, low: text(low, 4), high: text(high, 4)}
+	for digits := 5; a.low == a.high && digits <= 17; digits++ { // an axis with one value twice shows nothing
+		a.low, a.high = text(low, digits), text(high, digits)
+	}
 	place := func(v float64) float64 { return (v - low) / (high - low) }
 	if low > 0 && high >= 50*low {
 		place = func(v float64) float64 { return math.Log(v/low) / math.Log(high/low) }
@@ -228,7 +250,17 @@ func numberAxis(d ui.SweepDoc, name string, text func(float64) string,
 	return a, true
 }
 
-func plain(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+func plain(v float64) string { return digits(v, 4) }
+
+func digits(v float64, n int) string { return strconv.FormatFloat(v, 'g', n, 64) }
+
+// amounts writes an amount of memory; with more digits than usual in MiB.
+func amounts(v float64, n int) string {
+	if n <= 4 {
+		return unit.Bytes(v).String()
+	}
+	return digits(v/float64(unit.MiB), n) + " MiB"
+}
 
 func peakOf(row ui.SweepRow) (float64, bool) {
 	if row.Peak == nil {

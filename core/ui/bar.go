@@ -52,6 +52,22 @@ func parts(e mem.Estimate) []part {
 	return out
 }
 
+// GroupNames are what a plan calls the groups of an estimate's lines, in their order.
+func GroupNames() (names []string) {
+	for _, g := range groups {
+		names = append(names, g.name)
+	}
+	return names
+}
+
+// GroupBytes adds up an estimate's lines by these groups.
+func GroupBytes(e mem.Estimate) (all []unit.Bytes) {
+	for _, p := range parts(e) {
+		all = append(all, p.bytes)
+	}
+	return all
+}
+
 // partsText returns the groups of an estimate in words: "saved for backward 322 MiB → 161 MiB, …". asked is left out where
 // it is nil.
 func partsText(asked *mem.Estimate, planned mem.Estimate) string {

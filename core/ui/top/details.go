@@ -54,7 +54,7 @@ func commands(r *Run) []string {
 	if r.State == CutOff {
 		return []string{explain, show, report} // it prints the command that continues the run
 	}
-	return []string{show, explain, report}
+	return []string{"launch stop " + r.ID, show, explain, report}
 }
 
 // facts are the names and values of what is known of a run.
