@@ -31,7 +31,7 @@ CELL = FONT * 0.603  # the width of a character
 TRAIN = "--memory 800MiB -- python3 train.py -opt options/demo.yml"
 PICTURES = {  # of each its command, and which lines it keeps
     "launch": ("launch --as-asked " + TRAIN,
-               [r"^launch: (\S+ · |out of|attempt|succeeded|run )", r"RuntimeError", r"iter: +\d+,", r"End of training"]),
+               [r"^launch: (\S+ · |out of|attempt|what died|changed|succeeded)", r"RuntimeError", r"iter: +\d+,", r"End of training"]),
     "plan": ("launch plan " + TRAIN, [r""]),
     "top": ("launch top", [r""]),
 }
@@ -209,9 +209,13 @@ class Screen:
 
 def rows(command, keep, lines):
     """The rows of the picture: the second, whether a program printed it, and the text with its colours."""
-    out = [(0, "p", "$ " + command)]
+    out, goes_on = [(0, "p", "$ " + command)], False
     for at, line in lines:
         bare = re.sub(r"\x1b\[[\d;]*m", "", line)
+        if goes_on and bare.startswith("    "):  # the rest of a line of launch's, which it has wrapped itself
+            out.append((at, "p", line))
+            continue
+        goes_on = bare.startswith("launch:") and any(re.search(k, bare) for k in keep)
         if not any(re.search(k, bare) for k in keep):
             if out[-1][2] != "…":
                 out.append((at, "d", "…"))

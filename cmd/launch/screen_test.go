@@ -155,8 +155,10 @@ func TestStatusLine(t *testing.T) {
 	if err := <-w.done; err != nil {
 		t.Errorf("%v\n%s", err, strings.Join(w.screen(), "\n"))
 	}
-	if rows := w.screen(); has("launch · ")(rows) || !has("launch: succeeded")(rows) {
-		t.Errorf("at the end:\n%s", strings.Join(rows, "\n"))
+	rows := w.screen()
+	end := slices.IndexFunc(rows, func(row string) bool { return strings.HasPrefix(row, "launch: succeeded") })
+	if has("launch · ")(rows) || end < 0 || !strings.HasPrefix(rows[end+1], "    ") || !has("launch show")(rows) {
+		t.Errorf("at the end, which is wrapped between words:\n%s", strings.Join(rows, "\n"))
 	}
 	w.whole()
 }

@@ -213,7 +213,7 @@ func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) (out tableRow) {
 	out.line = fmt.Sprintf("%5d  %s  %s %s%-9s %-9s %-16s %-14s %s%-24s %s", r.Number,
 		pad(unit.Clip(rowTitle(r), wide), wide), pad(state, 13), column(card, 5, show.cards), cost, attempts, batch, peak,
 		column(unit.Clip(figure, 16), 16, show.metrics), run, changed)
-	out.title = fmt.Sprintf("%5d  %s  %s", r.Number, rowTitle(r), state)
+	out.title = fmt.Sprintf("%d  %s  %s", r.Number, rowTitle(r), state)
 	out.fields = []string{field("card", card), field("cost", cost), field("attempts", attempts), field("batch", batch),
 		field("peak", peak), figure, field("run", run), field("changed:", changed)}
 	for _, what := range mixedOf(r) {
@@ -502,7 +502,7 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 		row := tableRow{
 			line: fmt.Sprintf("%5d  %s  %s%10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(unit.Clip(title, wide), wide),
 				column(q.Card, 5, packed), asked, needs, room, p.fit(pad(verdict, 12)), cost, steps, rung),
-			title: fmt.Sprintf("%5d  %s  %s", r.Number, title, p.fit(verdict)),
+			title: fmt.Sprintf("%d  %s  %s", r.Number, title, p.fit(verdict)),
 			fields: []string{field("card", q.Card), field("as asked", asked), field("planned", needs), field("room", room),
 				field("cost", cost), field("steps", steps), rung},
 		}

@@ -87,7 +87,7 @@ func (c *Carrier) Finish(
 	if last == nil || last.Outcome.Ending != run.Succeeded {
 		x.BreakLine()
 	}
-	say.Summary(r, stop, id, code, whose)
+	cli.Fitted(say, os.Stderr, "never").Summary(r, stop, id, code, whose)
 	c.finished(r, rec, say, stop, code, whose)
 	c.Tidy()
 	if code != x.Exit.Status() {
