@@ -195,7 +195,7 @@ func (p Printer) Compare(d CompareDoc) {
 		p.line("%s", p.bold(phase.Phase))
 		p.sheet(p.compareSheet(d, phase))
 		if phase.RelativeTo != "" {
-			p.line("speed: relative to %s; in brackets samples a second, by the receipts of this machine",
+			p.line("speed: relative to %s; in brackets samples a second, as measured on this machine",
 				phase.RelativeTo)
 		}
 		for _, why := range phase.unknowns() {

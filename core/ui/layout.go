@@ -134,17 +134,13 @@ func (p Printer) table(s sheet) string {
 
 // list writes a table as a list for each row.
 func (p Printer) list(s sheet) {
-	for i, row := range s.rows {
-		if i > 0 {
-			p.line("")
-		}
-		for j, c := range row {
-			switch {
-			case j == 0:
-				p.line("%s", p.bold(c))
-			case c != "":
-				p.line("  %s: %s", s.header[j], c)
+	for _, row := range s.rows {
+		e := tableRow{title: p.bold(row[0])}
+		for j, c := range row[1:] {
+			if c != "" {
+				e.fields = append(e.fields, s.header[j+1]+": "+c)
 			}
 		}
+		p.entry(e)
 	}
 }
