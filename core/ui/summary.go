@@ -66,11 +66,13 @@ func (p Printer) ending(r *run.Run, last *run.Attempt) string {
 	}
 	s += ": " + named(r.Job)
 	succeeded := last.Outcome.Ending == run.Succeeded
-	if changes := last.Plan.Changes(); changes != run.AsAsked && !(succeeded && len(tried) > 1) { // else a line has them
-		s += ", " + changes
-	}
-	if len(last.Outcome.Changed) > 0 && last.Plan.Cost < ladder.Recipe {
-		s += fmt.Sprintf(" (its cost was %v, not %v)", ladder.Recipe, last.Plan.Cost)
+	if !succeeded || len(tried) == 1 { // else a line has them
+		if changes := last.Plan.Changes(); changes != run.AsAsked {
+			s += ", " + changes
+		}
+		if cost := costText(last); cost != "" {
+			s += " (" + cost + ")"
+		}
 	}
 	if succeeded {
 		s += went(r.Job, tried)
@@ -120,11 +122,19 @@ func (p Printer) recovered(r *run.Run) {
 		p.line("%s nothing: %s", p.bold("changed:"), last.Why)
 		return
 	}
-	text := fmt.Sprintf("%s (cost: %s)", p.fromTos(edits), last.Cost)
+	text := fmt.Sprintf("%s (%s)", p.fromTos(edits), cmp.Or(costText(&all[len(all)-1]), "cost: "+last.Cost.String()))
 	if change, _ := batchChange(r.Job.Batch, last.Batch); change != "" {
 		text += ", " + change
 	}
 	p.line("%s %s", p.bold("changed:"), text)
+}
+
+// costText is what an attempt cost, where that is more than was planned; else "".
+func costText(a *run.Attempt) string {
+	if len(a.Outcome.Changed) == 0 || a.Plan.Cost >= ladder.Recipe {
+		return ""
+	}
+	return fmt.Sprintf("its cost was %v, not %v", ladder.Recipe, a.Plan.Cost)
 }
 
 // diedOf is how an attempt ended: in which phase, and what it asked for of what.

@@ -103,6 +103,23 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// A change that turned out to cost more than was planned has that cost where the change is printed.
+func TestSummaryOfADearerChange(t *testing.T) {
+	a := trained(2, run.Succeeded, 16, 6)
+	a.Outcome.Changed = []string{"the learning rate is 0.05, and was 0.1 in attempt 1"}
+	for want, r := range map[string]*run.Run{
+		"changed: micro-batch 32 → 16 (its cost was recipe, not speed), global": ended(trained(1, run.OutOfMemory, 32, 3), a),
+		`: "demo", micro-batch 16 (its cost was recipe, not speed)`:             ended(a),
+	} {
+		var out strings.Builder
+		Printer{W: &out}.Summary(r, nil, "x", 0, "the program's own")
+		if !strings.Contains(out.String(), want) || strings.Count(out.String(), "not speed") != 1 ||
+			!strings.Contains(out.String(), "note: another training than the run began: the learning rate is 0.05") {
+			t.Errorf("%q is not once in\n%s", want, out.String())
+		}
+	}
+}
+
 // What is amiss with a result is printed in lines of its own; what is slow is not, unless with --verbose.
 func TestSummaryOfWhatIsAmiss(t *testing.T) {
 	a := trained(1, run.Succeeded, 16, 6)
