@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/oom/printed"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -536,20 +537,30 @@ func (a *remedies) notMemory() {
 	for _, p := range otherRemedies[a.r.NotMemory] {
 		a.offer(p.cost, p.what, p.exact...)
 	}
+	for _, step := range printed.FaultNamed(a.r.NotMemory).Do {
+		a.do(step)
+	}
 	if a.r.NotMemory == "cancelled" && a.c.Slurm != "" {
 		a.offer("none", "who did, and when", ask(a.sacct()))
 	}
+}
+
+// do adds a step of a fault.
+func (a *remedies) do(s printed.Step) {
+	m := Remedy{What: s.What, Cost: "none"}
+	if s.Env != "" {
+		m.Env = []string{s.Env}
+	}
+	if s.Run != "" {
+		m.Run = []string{s.Run}
+	}
+	a.out = append(a.out, m)
 }
 
 const fromState = "a resume from the last saved state"
 
 // otherRemedies are what helps, by what ended the program instead of memory.
 var otherRemedies = map[string][]proposal{
-	"device_assert": {
-		give("none",
-			"the line that is at fault, shown by a run in step with the card, or on the CPU: an index or a label is out of "+
-				"range", env("CUDA_LAUNCH_BLOCKING=1")),
-	},
 	"open_files": {
 		give("none", "a higher limit of open files", ask("ulimit -n 65536")),
 		give("none", "fewer loader workers, or tensors shared by files",
@@ -609,7 +620,6 @@ var otherRemedies = map[string][]proposal{
 		give("none", "the call that is at fault, shown by a run in step with the card", env("CUDA_LAUNCH_BLOCKING=1")),
 		give("none", "the card's own errors", ask("nvidia-smi -q -d ECC; journalctl -k -g Xid")),
 	},
-	"crash": {give("none", "where it crashed, of every thread", env("PYTHONFAULTHANDLER=1"))},
 }
 
 // Apart warns of the remedies that people try first but that free another memory than the one that ran out; "" if there is

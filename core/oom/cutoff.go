@@ -69,7 +69,7 @@ func cutTrace(rs []printed.Row, from, last int, name string) (finding, bool) {
 		launched = launched && starters.MatchString(c.path)
 	}
 	switch {
-	case ignored(rs, from), harnessAbove(rs, from):
+	case ignored(rs, from), harnessAbove(rs, from), setAside(rs, from):
 		return f, false
 	case launched:
 		f.rule = launchedRule

@@ -31,8 +31,8 @@ func NewDetector(signs job.Signs) (*Detector, error) {
 	}
 	list := map[string]uint64{}
 	for marks, words := range map[uint64][]string{
-		printed.MarkMemory:  slices.Concat(memoryWords, printed.NotAllocated, printed.KilledWords()),
-		printed.MarkFailure: failureWords, printed.MarkFrame: frameWords,
+		printed.MarkMemory:  slices.Concat(printed.MemoryWords, printed.NotAllocated, printed.KilledWords()),
+		printed.MarkFailure: printed.FailureWords, printed.MarkFrame: printed.FrameWords,
 		printed.MarkBar: printed.BarWords, printed.MarkStat: printed.StatWords, printed.MarkCount: printed.CountWords,
 		printed.MarkBar | printed.MarkStat | printed.MarkCount: printed.FoldedLetters,
 	} {

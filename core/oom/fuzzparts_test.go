@@ -153,7 +153,7 @@ func FuzzProgress(f *testing.F) {
 // FuzzRules: that patterns look for their words first changes no answer.
 func FuzzRules(f *testing.F) {
 	seeds(f)
-	for _, w := range append(memoryWords, failureWords...) {
+	for _, w := range append(printed.MemoryWords, printed.FailureWords...) {
 		f.Add(w)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

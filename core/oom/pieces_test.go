@@ -24,10 +24,10 @@ func TestAutomaton(t *testing.T) {
 		low := printed.Lowered(line)
 		in := func(w string) bool { return strings.Contains(low, w) }
 		marks := d.words.Scan([]byte(line))
-		if got, want := marks&printed.MarkFailure != 0, slices.ContainsFunc(failureWords, in); got != want {
+		if got, want := marks&printed.MarkFailure != 0, slices.ContainsFunc(printed.FailureWords, in); got != want {
 			t.Fatalf("of %q it says %v", line, got)
 		}
-		if got, want := marks&printed.MarkFrame != 0, slices.ContainsFunc(frameWords, in); got != want {
+		if got, want := marks&printed.MarkFrame != 0, slices.ContainsFunc(printed.FrameWords, in); got != want {
 			t.Fatalf("of frames in %q it says %v", line, got)
 		}
 	}
@@ -59,7 +59,7 @@ var soupParts = append(append(append([]string{
 	"Saving 3 validation images", "OOM Recovery successful", "Validation set5 done", "Batch size per gpu: 16", "\x1b[32m", "\x1b]8;;", "\x1b\\", "\x1b[3C", "\x1b",
 	"RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB (GPU 0; 4.00 GiB total capacity; 3.00 GiB already allocated)",
 	"Traceback (most recent call last):", "Killed", "2025-11-21 10:00:01,000 INFO: nothing to see here, and more of it",
-}, memoryWords...), failureWords...), frameWords...)
+}, printed.MemoryWords...), printed.FailureWords...), printed.FrameWords...)
 
 // soupOf returns up to n parts, some of them cut, some in capitals.
 func soupOf(rnd *rand.Rand, n int) string {

@@ -91,7 +91,7 @@ var raisedLine = rx(`^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:: \S.*|:?\s*)$`)
 func readRow(rs []printed.Row, i int) (finding, bool) {
 	body := strings.TrimSpace(rs[i].Body)
 	f, _, ok := readText(rs, i, body)
-	if !ok && raisedHere(rs, i) {
+	if !ok && raisedHere(rs, i) && !setAside(rs, i) {
 		f, ok = finding{rule: anyException, at: i, name: raisedLine.FindStringSubmatch(body)[1], traced: true, fatal: !ignored(rs, i) && !harnessAbove(rs, i)}, true
 	}
 	if ok && f.rule.name != "exception" || i+1 >= len(rs) {
@@ -156,7 +156,7 @@ func readText(rs []printed.Row, i int, text string) (f finding, start int, ok bo
 		}
 		m := matched(r, rs, i, text, at[0])
 		switch {
-		case m.explained():
+		case m.explained(), m.ofFault() && (warning.MatchString(text) || setAside(rs, i)):
 			return finding{}, 0, false
 		case m.advised(at[0]):
 			continue
@@ -220,6 +220,9 @@ var (
 	notebookMessage = rx(`"message": ?"[^"]{0,40}$`)
 	notebookName    = rx(`"name": ?"(\w+)",\s*"message"`)
 )
+
+// ofFault reports whether it is about a fault of a device, a library or the code.
+func (m *ruleMatch) ofFault() bool { return m.rule.kind == NoMemory && m.rule.weight <= broken }
 
 // explained reports whether the text is source, configuration or documentation that mentions the words: no program
 // printed them as its own message.
@@ -370,6 +373,28 @@ var (
 
 func harnessAbove(rs []printed.Row, at int) bool {
 	return slices.ContainsFunc(rs[max(0, at-8):at], func(r printed.Row) bool { return harness.MatchString(r.Body) })
+}
+
+var (
+	// warning is a warning of a fault; torch and TensorFlow look for a card as they start, and go on without.
+	warning = rx(`(?:^|[\s(])[A-Z]\w*Warning: |failed call to cuInit`)
+	// dropped are Inductor's words for one way to compute something that it tried and does without
+	// (torch/_inductor/select_algorithm.py).
+	dropped = rx(`Ignoring this choice|for benchmark choice|[Ee]rror during autotuning|(?i:skipping (?:this )?config)`)
+)
+
+// setAside reports whether a failure is one of Inductor's or Triton's attempts, which ends nothing.
+func setAside(rs []printed.Row, at int) bool {
+	near := func(i, before, after int) bool {
+		return slices.ContainsFunc(printed.Near(rs, i, before, after), func(r printed.Row) bool {
+			return dropped.MatchString(r.Body)
+		})
+	}
+	if near(at, 2, 3) {
+		return true
+	}
+	head := (&finding{rows: rs, at: at}).tracebackHead()
+	return beganTrace.MatchString(strings.TrimSpace(rs[head].Body)) && near(head, 2, 0)
 }
 
 var anotherMessage = rx(`out of memory\. ?Tried|OutOfMemoryError: `)

@@ -35,7 +35,7 @@ func (d *Detector) Report(exit Exit) Report {
 		}
 	}
 	r := verdict(all, tries, fate, state)
-	if r.NotMemory == "device_assert" || r.NotMemory == "device_fault" {
+	if (printed.Fault{Name: r.NotMemory}).Late() {
 		r.Phase, r.Stage, r.Part = Unknown, string(Unknown), "" // a device reports its errors later, at any call
 	}
 	if !exit.Known && (r.NotMemory == "interrupted" || r.ordered()) {

@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/oom/printed"
@@ -57,44 +58,6 @@ type rule struct {
 	cause   string // one line for a person; of memory, the device that ran out
 }
 
-// Words open an excerpt; the rules then read it. They are in lower case.
-var (
-	memoryWords = []string{
-		"out of memory", "out-of-memory", "outofmemory", "out_of_memory", "tried to allocate", "total capac",
-		"allocated by pytorch", "reserved in total by", "alloc_failed", "resource_exhausted", "resource exhausted",
-		"resourceexhausted", "oom when", "oom-kill", "oom_kill", "oomkill", "oom killed", "from oom", "oom in ", "to oom",
-		"oom detected", "cuda oom", "out_of_me", "t allocate memory", "not enough memory", "cannot allocate", "unable to allocate",
-		"memoryerror", "bad_alloc", "shared memory", "killed", "sigkill", "failed to cuda calloc", "cuda failure 2",
-		"cuda failure 'out",
-		"low on memory", "low on resource: memory", "memory limit", "memlimit", "memory usage", "internal assert failed",
-		"memory allocation of", "memory allocation error", "heap space", "failed to allocate", "allocation of size",
-		"could not be allocated", "could not allocate",
-		"outofdevicememory", "outofhostmemory", "device_memory", "host_memory", "out_of_resources", "insufficient memory",
-		"no executable batch", "all available ram", "more memory than is available", "paging file is too small",
-		"exceeding memory limits", "memory budget",
-		"over memory limit", "would exceed allowed memory", "allocation failure", "greater than the maximum", "allocation failed", "alloc failed", "microbatch size will", "trying batch size",
-		"exceeded limit", "hbm capacity", "oomd", "earlyoom", "with oom on", "] stats:", "in-use chunks:",
-		"total_region_allocated", "dst tensor is not",
-		"memory pressure", "cuda out of", "hip out of", "allocation on device", "free memory on device",
-		"no available memory", "kv cache memory", "chunks by size", "mem-fraction-static",
-	}
-	failureWords = []string{
-		"traceback", "error:", "exception:", "keyboardinterrupt", "sigterm", "sigint",
-		"cancelled", "preempt", "aborted", "segmentation fault", "core dumped", "fatal", "timed out", "timeout:",
-		"out of resource", "outofresources", "cuda error", "cublas_status", "cudnn_status",
-		"nccl warn", "nccl error", "nccl operations", "ncclunhandled", "ncclsystem", "ncclinternal", "assert",
-		"exitcode", "exit code", "return code", "exit status", "too many open files", "no space left", "quota exceeded",
-		"terminated", "nan/inf", "is nan", "loss is inf", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
-		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
-		"eoferror", "notimplementederror", // the two are often raised without a word
-		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "has died", "died with",
-		"items of ancdata", "exited with code", "check failed", "check failure", "terminate called",
-		"kernel crashed", "kernel died", "have died", "kernel has died",
-		"exc_type", // structlog's name for an exception's, in JSON
-	}
-	frameWords = []string{"  file \"", "❱"}
-)
-
 // The rules of the table: gpu, host and shm are of memory that ran out, kill of processes that were killed for the
 // host's memory, wentOn of a card's memory where the program goes on, other of what is not memory.
 func gpu(weight int, n nature, res ...string) rule {
@@ -132,8 +95,34 @@ func (r rule) press() rule {
 func oneOf(res []string) *pattern { return rx(strings.Join(res, "|")) }
 
 // rules are tried in order on each line of an excerpt; the first that matches is the line's meaning. What is survived
-// stands before what is fatal, the particular before the general.
-var rules = []rule{
+// stands before what is fatal, the particular before the general; and before all a kernel's lack of on-chip memory, which
+// has the words of a card's.
+var rules = slices.Concat(faultRules(printed.Faults[:1]), memoryRules, faultRules(printed.Faults[1:]),
+	faultRules(printed.Codes), otherRules, faultRules(printed.Crashes), lastRules)
+
+// faultRules are the rules of faults: one of their own words, one of an exception's.
+func faultRules(faults []printed.Fault) (out []rule) {
+	for _, f := range faults {
+		weight, nature := broken, spoken
+		switch {
+		case f.Echo:
+			weight, nature = echo+10, consequence
+		case f.Final:
+			weight, nature = exception, decreed
+		case f.Crash:
+			weight = exception
+		}
+		if f.Spoken != "" {
+			out = append(out, other(f.Name, weight, nature, f.Cause, f.Spoken))
+		}
+		if f.Raised != "" {
+			out = append(out, other(f.Name, weight, raised, f.Cause, f.Raised))
+		}
+	}
+	return out
+}
+
+var memoryRules = []rule{
 	// --- met and outlived -------------------------------------------------------------------------------------------
 	// TensorFlow tsl/framework/bfc_allocator.cc: the caller asked for a try.
 	wentOn(`ran out of memory trying to allocate .*caller indicates that this is not a failure`),
@@ -359,17 +348,13 @@ var rules = []rule{
 		`(?:exit ?code|return code|exit status|exited with code)[ :=]+(?:-9|137)\b|interrupted by signal 9`,
 		`[Tt]erminated by signal 9\b|failed \(exitcode: -9\)`).because(""),
 	{kind: HostOOM, weight: killed, nature: spoken, re: printed.EndedAbroad},
+}
 
-	// --- what is no memory, though it may look so -----------------------------------------------------------------
-	other("kernel_resources", broken, raised, "a kernel asks for more on-chip memory than this GPU has: "+
-		"smaller blocks or fewer stages, not a smaller batch",
-		`out of resources?: (?:shared memory|threads|registers|tensor memory)|OutOfResources`),
+// otherRules are of what is no memory, though it may look so.
+var otherRules = []rule{
 	other("disk_full", broken, spoken, "a file could not be written: the disk or a quota is full",
 		`No space left on device|[Dd]isk quota exceeded|not enough disk space|PytorchStreamWriter failed writing`,
 		`unexpected pos \d+ vs \d+`),
-	other("device_assert", broken, spoken, "a device-side assert: an index or label out of range; what "+
-		"comes after it on this device means nothing",
-		`device-side assert triggered|cudaErrorAssert\b|\.cuh?:\d+: .*Assertion .* failed`),
 	other("time_limit", ordered, decreed, "the scheduler's time limit",
 		`CANCELLED AT .* DUE TO TIME LIMIT|State: TIMEOUT\b|\bTIMEOUT +\d+:\d+\b|TERM_RUNLIMIT|walltime \d+ exceeded limit`,
 		`(?:hit|reached|exceeded) (?:the )?(?:job )?time limit|DUE to SIGNAL Terminated`),
@@ -408,7 +393,7 @@ var rules = []rule{
 		`(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)`),
 	other("device_fault", broken, spoken, "an error of the GPU or its libraries",
 		`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS)|(?:CUDA|HIP)(?: driver)? error: |cuDNN error: `,
-		`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|HIPBLAS)_STATUS_[A-Z_]+|illegal memory access|uncorrectable ECC`),
+		`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|HIPBLAS)_STATUS_[A-Z_]+`),
 	other("nccl", echo+10, consequence, "another rank is gone, or the network between them",
 		`ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError|DistBackendError|NCCL error(?: in)?:`,
 		`NCCL Error \d+:|Connection (?:closed|reset) by (?:remote )?peer|[Ss]ocket [Tt]imeout`),
@@ -418,10 +403,10 @@ var rules = []rule{
 		`Killing subprocess|Sending process \d+ closing signal|exits with return code|exitcode +:|failed \(exitcode:`,
 		`FAILED \(exitcode \d+\)|Process failed with exitcode|srun: error: .*Exited with exit code [1-9]`,
 		`mpirun noticed that process rank \d+|worker process has died|WorkerCrashedError|ActorDiedError`),
-	other("crash", exception, spoken, "the program crashed",
-		`\*\*\* Check failure stack trace|terminate called after throwing|The [Kk]ernel crashed while`,
-		`[Kk]ernel (?:appears to have |has )?died\b|^F\d{4} .*Check failed: |Segmentation fault|Fatal Python error`,
-		`\(core dumped\)|Caught signal \d+ \(|^\s*Aborted\b`),
+}
+
+// lastRules are an exception that no other rule knows.
+var lastRules = []rule{
 	{name: "exception", kind: NoMemory, weight: exception, nature: raised, re: exceptionLine},
 }
 

@@ -1,0 +1,203 @@
+package oom
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/oom/printed"
+)
+
+// Each fault of a device, its driver and its libraries has a name of its own, in the words of whoever prints it.
+func TestFaults(t *testing.T) {
+	for name, texts := range map[string][]string{
+		"no_kernel_image": {
+			began + inMain + "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device\n" +
+				"CUDA kernel errors might be asynchronously reported at some other API call\n",
+			"CUDA error: no kernel image is available for execution on the device\n  current device: 1, in function ggml_op " +
+				"at ops.cu:31\n  hipGetLastError()\nops.cu:31: CUDA error\nAborted (core dumped)\n",
+			began + inMain + "RuntimeError: HIP error: invalid device function\nHIP kernel errors might be reported later\n",
+			"rocBLAS error: Cannot read /opt/x/TensileLibrary.dat: Illegal seek for GPU arch : gfx1036\nAborted\n",
+			began + inMain + "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.\n",
+			"nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"},
+		"ecc": {
+			began + inMain + "RuntimeError: CUDA error: uncorrectable ECC error encountered\n",
+			"[ 8123.4] NVRM: Xid (PCI:0000:4b:00): 48, pid=901, name=python, An uncorrectable double bit error (DBE)\n",
+			began + inMain + "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution\n"},
+		"gpu_lost": {
+			"[77123.9] NVRM: Xid (PCI:0000:0b:00): 79, pid='<unknown>', GPU has fallen off the bus.\n",
+			"Unable to determine the device handle for GPU0000:0B:00.0: Unknown Error\n",
+			began + inMain + "pynvml.NVMLError_GpuIsLost: GPU is lost\n"},
+		"driver_mismatch": {
+			"Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.90\n",
+			began + inMain + "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 803: system has unsupported " +
+				"display driver / cuda driver combination\n",
+			began + inMain + "RuntimeError: CUDA error: forward compatibility was attempted on non supported HW\n"},
+		"driver_old": {
+			began + inMain + "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version\n",
+			began + inMain + "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).\n",
+			"docker: Error response from daemon: nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.6\n"},
+		"fabric": {began + inMain + "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet " +
+			"initialized\n"},
+		"cpu_build": {began + inMain + "AssertionError: Torch not compiled with CUDA enabled\n",
+			began + inMain + "AssertionError: Torch not compiled with XPU enabled\n"},
+		"no_device": {
+			began + inMain + "RuntimeError: No CUDA GPUs are available\n",
+			began + inMain + "RuntimeError: Found no NVIDIA driver on your system. Please check that you have one.\n",
+			began + inMain + "RuntimeError: CUDA error: no CUDA-capable device is detected\n",
+			began + inMain + "RuntimeError: No HIP GPUs are available\n",
+			"docker: Error response from daemon: could not select device driver \"\" with capabilities: [[gpu]].\n",
+			"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n"},
+		"bad_ordinal": {began + inMain + "RuntimeError: CUDA error: invalid device ordinal\n",
+			began + inMain + "RuntimeError: Attempting to deserialize object on CUDA device 3 but " +
+				"torch.cuda.device_count() is 1.\n"},
+		"gpu_busy": {began + inMain + "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable\n",
+			began + inMain + "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\n"},
+		"device_assert": {
+			"/b/aten/src/ATen/native/cuda/Indexing.cu:1289: indexSelect: block: [9,0,0], thread: [1,0,0] Assertion " +
+				"`srcIndex < srcSelectDimSize` failed.\n" + began + inMain +
+				"RuntimeError: CUDA error: device-side assert triggered\n",
+			began + inMain + "RuntimeError: HIP error: device-side assert triggered\n"},
+		"illegal_access": {
+			began + inMain + "torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n",
+			"Memory access fault by GPU node-1 (Agent handle: 0x5581) on address 0x7f11. Reason: Page not present or " +
+				"supervisor privilege.\nAborted (core dumped)\n",
+			"terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: an illegal instruction was " +
+				"encountered\n",
+			"[rank2]:[E1101 02:03:04.1 ProcessGroupNCCL.cpp:1895] [PG ID 0 Rank 2] Process group watchdog thread " +
+				"terminated with exception: CUDA error: an illegal memory access was encountered\n"},
+		"misaligned_address": {began + inMain + "RuntimeError: CUDA error: misaligned address\n"},
+		"launch_timeout": {began + inMain + "RuntimeError: CUDA error: the launch timed out and was terminated\n",
+			"libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command buffer execution " +
+				"failed: Caused GPU Timeout Error (00000002:kIOGPUCommandBufferCallbackErrorTimeout)\n"},
+		"launch_failure": {began + inMain + "RuntimeError: CUDA error: unspecified launch failure\n",
+			"cudaErrorLaunchFailure: unspecified launch failure in prior launch\n"},
+		"launch_config": {began + inMain + "RuntimeError: CUDA error: invalid configuration argument\n"},
+		"graph_capture": {began + inMain + "RuntimeError: CUDA error: operation not permitted when stream is capturing\n"},
+		"forked_cuda": {began + inMain + "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with " +
+			"multiprocessing, you must use the 'spawn' start method\n"},
+		"cuda_unknown": {began + inMain + "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up " +
+			"environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start.\n"},
+		"cudnn_version": {
+			"Could not load library libcudnn_ops.so.9. Error: libcudnn_ops.so.9: cannot open shared object file\nAborted\n",
+			"Unable to load any of {libcudnn_graph.so.9.1.0, libcudnn_graph.so.9.1, libcudnn_graph.so.9}\nInvalid handle. " +
+				"Cannot load symbol cudnnCreateTensorDescriptor\nAborted (core dumped)\n",
+			began + inMain + "RuntimeError: cuDNN version incompatibility: PyTorch was compiled  against (9, 1, 0) but found " +
+				"runtime version (8, 9, 7).\n",
+			began + inMain + "RuntimeError: cuDNN error: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH\n",
+			began + inMain + "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory\n"},
+		"cudnn_unsupported": {began + inMain + "RuntimeError: cuDNN error: CUDNN_STATUS_NOT_SUPPORTED. This error may " +
+			"appear if you passed in a non-contiguous input.\n"},
+		"cudnn_failed": {began + inMain + "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED\n",
+			began + inMain + "RuntimeError: miopenStatusUnknownError\n"},
+		"cublas_failed": {began + inMain + "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling " +
+			"`cublasSgemm( handle, opa, opb, m, n, k)`\n"},
+		"duplicate_gpu": {began + inMain + "torch.distributed.DistBackendError: NCCL error in: x.cpp:1275, invalid usage " +
+			"(run with NCCL_DEBUG=WARN for details), NCCL version 2.21.5\nncclInvalidUsage: This usually reflects invalid " +
+			"usage of NCCL library.\nLast error:\nDuplicate GPU detected : rank 3 and rank 0 both on CUDA device 1000\n"},
+		"kernel_resources": {began + inMain + "RuntimeError: CUDA error: too many resources requested for launch\n",
+			began + inMain + "torch._inductor.exc.InductorError: RuntimeError: No valid triton configs. OutOfMemoryError: " +
+				"out of resource: triton_red_fused_2 Required: 163840 Hardware limit:101376\n"},
+		"metal_fault": {"libc++abi: terminating due to uncaught exception of type std::runtime_error: [METAL] Command " +
+			"buffer execution failed: Internal Error (0000000e:Internal Error)\nzsh: abort      mlx_run --x\n"},
+	} {
+		for _, text := range texts {
+			if r := reported(t, text); !r.Fatal || r.OOM || r.NotMemory != name {
+				t.Errorf("%s: fatal %v, oom %v, %q: %s\n%s", name, r.Fatal, r.OOM, r.NotMemory, r.Cause, text)
+			}
+		}
+	}
+}
+
+// A crash is known by the words of whoever reports it: a runtime, a shell, a launcher.
+func TestCrashes(t *testing.T) {
+	for name, texts := range map[string][]string{
+		"aborted": {
+			"libc++abi: terminating due to uncaught exception of type std::runtime_error: unsupported layout\n",
+			"step 3 loss 1.5\nzsh: abort      python3 train.py --epochs 2\n",
+			"step 3 loss 1.5\nAbort trap: 6\n",
+			"./run.sh: line 4: 70211 Abort trap: 6           python train.py\n",
+			"/src/ggml/src/ggml.c:3004: GGML_ASSERT(ggml_can_mul_mat(a, b)) failed\n",
+			"GGML_ASSERT: /src/ggml-cuda.cu:4711: ptr == (void *) (pool_addr + pool_used)\n",
+			"terminate called after throwing an instance of 'std::out_of_range'\n  what():  vector::_M_range_check\n",
+			"terminate called without an active exception\n",
+			"fish: Job 1, 'python train.py' terminated by signal SIGABRT (Abort)\n",
+			"run.sh: line 9: 4411 Aborted                 (core dumped) python train.py\n",
+			"thread 'main' panicked at src/loader.rs:41:9:\ncalled `Option::unwrap()` on a `None` value\n",
+			"python: /src/lib/Ops.cpp:81: void mlir::cast(): Assertion `isa<To>(v) && \"cast\"' failed.\n",
+			"Process finished with exit code 134 (interrupted by signal 6: SIGABRT)\n",
+			"LLVM ERROR: Cannot select: intrinsic %llvm.nvvm.shfl\n",
+			"/b/MPSNDArray.mm:788: failed assertion `[MPSNDArray initWithDevice:] Error: product of sizes'\n"},
+		"crash": {
+			"epoch 2\nzsh: segmentation fault  python train.py\n",
+			"epoch 2\nSegmentation fault: 11\n",
+			"Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f (most recent call first):\n  File \"a.py\", " +
+				"line 3 in f\n",
+			"fish: Job 1, 'python train.py' terminated by signal SIGSEGV (Address boundary error)\n",
+			"Process finished with exit code 139 (interrupted by signal 11: SIGSEGV)\n",
+			"Process finished with exit code -1073741819 (0xC0000005)\n",
+			"[ 991.2] python[4411]: segfault at 8 ip 00007f11 sp 00007ffc error 4 in libtorch_cpu.so\n",
+			"RuntimeError: DataLoader worker (pid 811) is killed by signal: Segmentation fault.\n",
+			"The command exited with code 139.\n"},
+		"heap_corrupted": {"free(): invalid pointer\nAborted (core dumped)\n", "double free or corruption (!prev)\n",
+			"malloc(): unaligned tcache chunk detected\nAborted\n", "corrupted size vs. prev_size\n",
+			"*** stack smashing detected ***: terminated\n",
+			"python(123,0x1f) malloc: *** error for object 0x6: pointer being freed was not allocated\n"},
+		"illegal_instruction": {"Illegal instruction (core dumped)\n",
+			"zsh: illegal hardware instruction  python -c 'import torch'\n", "run.sh: line 2: 88 Illegal instruction     python\n"},
+		"bus_error": {"Bus error (core dumped)\n", "zsh: bus error  python train.py\n", "exit code: 135\n"},
+		"timeout":   {"epoch 1 loss 0.4\ncommand exited with exit code 124\n", "timeout: sending signal TERM to command 'python'\n"},
+		"bad_arguments": {"usage: fit.py [-h] [--lr LR]\nfit.py: error: unrecognized arguments: --learning 3\n",
+			"usage: fit.py [-h]\nfit.py: error: the following arguments are required: --data\n",
+			"Usage: fit [OPTIONS]\nTry 'fit --help' for help.\n\nError: No such option: --lrr\n"},
+	} {
+		for _, text := range texts {
+			if r := reported(t, text); !r.Fatal || r.OOM || r.Possible || r.NotMemory != name {
+				t.Errorf("%s: fatal %v, oom %v, %q: %s\n%s", name, r.Fatal, r.OOM, r.NotMemory, r.Cause, text)
+			}
+		}
+	}
+}
+
+// Faults that a program met and went on.
+func TestFaultsThatEndNothing(t *testing.T) {
+	const tuning = "E0303 01:02:03.4 77 torch/_inductor/select_algorithm.py:2100] [3/0] "
+	for name, text := range map[string]string{
+		"a choice": tuning + "Runtime error during autotuning: \n" + tuning + "No valid triton configs. OutOfResources: " +
+			"out of resource: shared memory, Required: 140000, Hardware limit: 101376. Reducing block sizes or " +
+			"`num_stages` may help.. \n" + tuning + "Ignoring this choice.\nTraining finished\n",
+		"a choice that was compiled ahead": "Exception No valid triton configs. OutOfMemoryError: out of resource: " +
+			"triton_mm Required: 262144 Hardware limit:101376 for benchmark choice TritonTemplateCaller(x.py)\n" + began +
+			inMain + "torch._inductor.runtime.triton_heuristics.NoTritonConfigsError: No valid triton configs. " +
+			"OutOfMemoryError: out of resource: triton_mm Required: 262144 Hardware limit:101376\nstep 3 loss 0.4\n",
+		"torch looks for a card": "/usr/lib/torch/cuda/__init__.py:118: UserWarning: CUDA initialization: The NVIDIA " +
+			"driver on your system is too old (found version 11040).\n  return torch._C._cuda_getDeviceCount() > 0\n",
+		"TensorFlow looks for a card": "2026-01-02 03:04:05.6: E external/local_xla/xla/stream_executor/cuda/" +
+			"cuda_driver.cc:266] failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error\nEpoch 1/3\n",
+		"code 0":                  "the command exited with exit code 0\nexit code 1240 is none\n",
+		"an argument's own error": "2026-01-01 00:00:00 [error] argument x: ignored\nstep 4 loss 0.2\n",
+		"cuDNN's plan": "/usr/lib/torch/nn/conv.py:456: UserWarning: Plan failed with a cudnnException: " +
+			"cudnnFinalizeDescriptorFailed cudnn_status: CUDNN_STATUS_NOT_SUPPORTED (Triggered internally at Conv.cpp:1)\n",
+	} {
+		if r := reported(t, text); r.Fatal || r.OOM {
+			t.Errorf("%s: fatal %v, oom %v: %s", name, r.Fatal, r.OOM, r.Cause)
+		}
+	}
+}
+
+// Every fault has a cause and something to do, and a name that no other has.
+func TestFaultTable(t *testing.T) {
+	seen := map[string]bool{}
+	for _, f := range slices.Concat(printed.Faults, printed.Crashes, printed.Codes) {
+		if f.Name != "kernel_resources" && len(printed.FaultNamed(f.Name).Do) == 0 {
+			t.Errorf("nothing is to be done about %s", f.Name)
+		}
+		if f.Crash || f.Echo {
+			seen[f.Name] = false // a name may have several causes
+		}
+		if f.Cause == "" || strings.HasSuffix(f.Cause, ".") || seen[f.Name] || f.Spoken+f.Raised == "" {
+			t.Errorf("the fault %q has no cause, a sentence's end, no text, or another's name", f.Name)
+		}
+		seen[f.Name] = true
+	}
+}

@@ -1,0 +1,54 @@
+package printed
+
+// Words open an excerpt; the rules then read it. They are in lower case.
+var (
+	MemoryWords = []string{
+		"out of memory", "out-of-memory", "outofmemory", "out_of_memory", "tried to allocate", "total capac",
+		"allocated by pytorch", "reserved in total by", "alloc_failed", "resource_exhausted", "resource exhausted",
+		"resourceexhausted", "oom when", "oom-kill", "oom_kill", "oomkill", "oom killed", "from oom", "oom in ", "to oom",
+		"oom detected", "cuda oom", "out_of_me", "t allocate memory", "not enough memory", "cannot allocate", "unable to allocate",
+		"memoryerror", "bad_alloc", "shared memory", "killed", "sigkill", "failed to cuda calloc", "cuda failure 2",
+		"cuda failure 'out",
+		"low on memory", "low on resource: memory", "memory limit", "memlimit", "memory usage", "internal assert failed",
+		"memory allocation of", "memory allocation error", "heap space", "failed to allocate", "allocation of size",
+		"could not be allocated", "could not allocate",
+		"outofdevicememory", "outofhostmemory", "device_memory", "host_memory", "out_of_resources", "insufficient memory",
+		"no executable batch", "all available ram", "more memory than is available", "paging file is too small",
+		"exceeding memory limits", "memory budget",
+		"over memory limit", "would exceed allowed memory", "allocation failure", "greater than the maximum", "allocation failed", "alloc failed", "microbatch size will", "trying batch size",
+		"exceeded limit", "hbm capacity", "oomd", "earlyoom", "with oom on", "] stats:", "in-use chunks:",
+		"total_region_allocated", "dst tensor is not",
+		"memory pressure", "cuda out of", "hip out of", "allocation on device", "free memory on device",
+		"no available memory", "kv cache memory", "chunks by size", "mem-fraction-static",
+	}
+	FailureWords = []string{
+		"traceback", "error:", "exception:", "keyboardinterrupt", "sigterm", "sigint",
+		"cancelled", "preempt", "aborted", "segmentation fault", "core dumped", "fatal", "timed out", "timeout:",
+		"out of resource", "outofresources", "cuda error", "cublas_status", "cudnn_status",
+		"nccl warn", "nccl error", "nccl operations", "ncclunhandled", "ncclsystem", "ncclinternal", "assert",
+		"exitcode", "exit code", "return code", "exit status", "too many open files", "no space left", "quota exceeded",
+		"terminated", "nan/inf", "is nan", "loss is inf", "loss: nan", "nan loss", "non-finite", "exited unexpectedly", "user interrupted",
+		"time limit", "state: timeout", " timeout ", "node_fail", "bus error", "systemexit",
+		"eoferror", "notimplementederror", // the two are often raised without a word
+		"sighup", "hangup", "death signal", "unexpectedly", "common causes", "root causes", "has died", "died with",
+		"items of ancdata", "exited with code", "check failed", "check failure", "terminate called",
+		"kernel crashed", "kernel died", "have died", "kernel has died",
+		"exc_type", // structlog's name for an exception's, in JSON
+		// of faults (faults.go)
+		"xid (", "fallen off", "gpu is lost", "gsp rpc", "uncorrect", "no kernel image", "invalid device", "kernel image is inv",
+		"gpu architecture", "gpu arch", "unsupported toolchain", "cudaerror", "cuda_error_", "hiperror", "hsa_status_error",
+		"cublas_", "rocblas_status", "hipblas_status", "cusolver_status", "cusparse_status", "miopen", "illegal memory",
+		"misaligned address", "launch failure", "too many resources", "too many blocks", "memory access fault",
+		"no valid triton", "driver/library version", "display driver", "forward compatibility", "version is insufficient",
+		"unsatisfied condition", "not yet initialized", "fabric manager", "busy or unavailable", "mps client",
+		"select device driver", "nvidia-smi has failed", "device handle for", "duplicate gpu", "command buffer",
+		"gputimeout", "load library", "load symbol", "unable to load any", "gpu hang", "gpu reset", "failed assertion",
+		"terminating", "abort trap", "zsh: ", "sigsegv", "sigabrt", "sigbus", "sigill", "sigfpe", "sigtrap", "trace trap",
+		"illegal instruction", "illegal hardware", "floating point exc", "ggml_a", "panicked at", "smashing", "free(): ",
+		"double free", "malloc(): ", "realloc(): ", "corrupted size", "corrupted double", "munmap_chunk", "malloc_consolidate",
+		"overflowed its stack", "llvm error", "breakpoint trap", "being freed", "segfault at", "bad_access", "xc000", "xc00000fd",
+		"-10737", "3221225477", "library not loaded", "loading shared libraries", "unexpected argument", "unrecognized option",
+		"could not override",
+	}
+	FrameWords = []string{"  file \"", "❱"}
+)
