@@ -41,6 +41,11 @@ func Explain(of oom.Report) []string {
 		}
 		say([]string{"held by", ""}[min(i, 1)], h.String())
 	}
+	if r.Kind == oom.GPUContention && len(r.HeldBy) == 0 {
+		for i, p := range r.Others[:min(maxHolders, len(r.Others))] {
+			say([]string{"held by", ""}[min(i, 1)], fmt.Sprintf("process %d with %v", p.PID, p.Bytes)+r.mayBeOurs(i))
+		}
+	}
 	for i, e := range r.Evidence {
 		say([]string{"seen", ""}[min(i, 1)], r.witnessed(e))
 	}
@@ -54,6 +59,14 @@ func Explain(of oom.Report) []string {
 		say("before", fmt.Sprintf("it ran out of memory %s and went on", unit.Times(r.Survived)))
 	}
 	return out
+}
+
+// mayBeOurs is put after the last process of a message that does not show which of them is the program itself.
+func (r account) mayBeOurs(i int) string {
+	if r.ProcessInUse != nil || i < min(maxHolders, len(r.Others))-1 {
+		return ""
+	}
+	return " (one of them may be this program)"
 }
 
 // rounding is the largest error of a sum of a message's amounts: up to six, each in GiB with two decimals.
@@ -186,6 +199,9 @@ func draw(shares []share, total unit.Bytes) (bar string, legend []string) {
 
 // requestLine compares the request that failed with what was free.
 func (r account) requestLine() string {
+	if r.InAll() {
+		return fmt.Sprintf("it needs %v in all", *r.Requested)
+	}
 	text := fmt.Sprintf("it asked for %v more", *r.Requested)
 	if r.Free != nil && *r.Requested > *r.Free {
 		text += fmt.Sprintf(", %v beyond what was free", *r.Requested-*r.Free)

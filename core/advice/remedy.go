@@ -186,11 +186,24 @@ func (a *remedies) contended() {
 	case "xpu":
 		tool, visible = "xpu-smi ps", "ZE_AFFINITY_MASK=N"
 	}
-	a.offer("none", what, ask(tool), env(visible))
+	a.offer("none", what, ask(tool), env(visible), a.holders())
 	if a.c.use(ofJAX) { // docs.jax.dev, GPU memory allocation
 		a.offer("none",
 			"no memory taken ahead by the JAX programs on it: each takes three quarters of the card as it starts",
 			env("XLA_PYTHON_CLIENT_PREALLOCATE=false"))
+	}
+}
+
+// holders asks the machine whose the processes are that a message lists.
+func (a *remedies) holders() with {
+	pids := []string{}
+	for _, p := range a.r.Others {
+		pids = append(pids, fmt.Sprint(p.PID))
+	}
+	return func(m *Remedy, _ Clues) {
+		if len(pids) > 0 && len(a.r.HeldBy) == 0 {
+			m.Run = append(m.Run, "ps -o pid,user,etime,args -p "+strings.Join(pids[:min(maxHolders, len(pids))], ","))
+		}
 	}
 }
 
@@ -549,7 +562,7 @@ func (a *remedies) notMemory() {
 func (a *remedies) do(s printed.Step) {
 	m := Remedy{What: s.What, Cost: "none"}
 	if s.Env != "" {
-		m.Env = []string{s.Env}
+		m.Env = strings.Fields(s.Env)
 	}
 	if s.Run != "" {
 		m.Run = []string{s.Run}

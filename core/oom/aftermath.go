@@ -2,7 +2,6 @@ package oom
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/launch-ml/launch/core/oom/printed"
 )
@@ -40,11 +39,6 @@ func (c counters) rises(p printed.Progress) bool {
 	return true
 }
 
-// trainedUp reports whether a line says that a training came to its end as planned.
-func trainedUp(line string) bool {
-	return len(line) < 300 && finished.MatchString(line) && !unfinished.MatchString(line)
-}
-
 // A program that logs the traceback of an out-of-memory and goes on looks like one that died of it: what follows may be the
 // buffer of a dying program. Two signs together exclude that: the traceback is logged as a warning, or the line above it says
 // that it was caught; and what follows is progress or the end of training. For a program that is known to have failed, they
@@ -53,11 +47,6 @@ func trainedUp(line string) bool {
 var (
 	// catches are a program's words, right above a traceback, for what it has caught.
 	catches = rx(`\bWARN(?:ING)?\b.*(?i:\bcaught\b|\bskip(?:s|ped|ping)?\b|\bretr(?:y|ies|ying)\b|out of memory|\bOOM\b)|(?i:\bcaught\b.{0,60}\b(?:skip|retry|continu|ignor)\w*)`)
-	// finished are those for the end of a training that went well.
-	finished = rx(`(?i)\b(?:(?:fine-?)?tuning|training) (?:(?:run|job|loop) )?(?:(?:has|is|was) )?(?:now )?(?:finished|` +
-		`completed?|done|over)\b|\b(?:finished|completed|done|end of) (?:the )?(?:(?:fine-?)?tuning|training)\b`)
-	// unfinished are words in such a line for a part of the training, or for an end before the planned one.
-	unfinished = rx(`(?i)\bepoch\b|\bstage\b|\bnot\b|error|fail|abort|crash|memory|exception|interrupt`)
 )
 
 // caught reports whether the traceback that ends in this finding is one that the program logged when it had caught it.
@@ -75,7 +64,7 @@ func (f *finding) caught() bool {
 	above := f.rows[i-1]
 	text := above.Text // with its level, which a body lacks
 	return above.Rank == f.rows[f.at].Rank && len(text) < 300 && !lastWords.MatchString(text) &&
-		(catches.MatchString(text) || recovered.MatchString(text))
+		(catches.MatchString(text) || printed.Recovered.MatchString(text))
 }
 
 // resumed reports whether a program that caught this went on: it prints that training is over, or its counters rose.
@@ -84,7 +73,7 @@ func (f *finding) resumed(counts []counted) bool {
 		return false
 	}
 	for _, r := range f.rows[f.at+1:] {
-		if r.Rank == f.rows[f.at].Rank && trainedUp(r.Body) {
+		if r.Rank == f.rows[f.at].Rank && printed.TrainedUp(r.Body) {
 			return true
 		}
 	}
@@ -129,7 +118,7 @@ var (
 func (f *finding) reduced(all []finding) bool {
 	from := f.tracebackHead()
 	return slices.ContainsFunc(all, func(g finding) bool {
-		return g.rule.nature == survived && g.at < from && g.at >= from-2 && recovered.MatchString(g.rows[g.at].Body)
+		return g.rule.nature == survived && g.at < from && g.at >= from-2 && printed.Recovered.MatchString(g.rows[g.at].Body)
 	})
 }
 
@@ -162,38 +151,13 @@ func (f *finding) shutDown() {
 		if _, counts := printed.ProgressOf(r.Body); counts && i < f.at-headLines {
 			break
 		}
-		over = trainedUp(r.Body)
+		over = printed.TrainedUp(r.Body)
 	}
 	if over && f.traced {
 		calls, _ := f.calls()
 		over = inAny(calls, leaving)
 	}
 	f.fatal, f.alive = !over, over
-}
-
-var (
-	// recovered are the words of a program that goes on. They count only near a message.
-	recovered = rx(`(?i)attempting to recover|skipping (?:this |the )?(?:update|batch|step|sample|iteration)|` +
-		`\bretry(?:ing)?\b.{0,40}\b(?:batch|iteration|step|with)|recover(?:y|ed) success|` +
-		`trying (?:a )?(?:smaller )?batch size|(?:reducing|decreasing|halving|lowering|decreased) .{0,30}(?:batch|crop|` +
-		`size|tile)|(?:falling back|fall back|switching) to\b.{0,40}(?:\bCPU\b|\bhost\b|smaller|lower|small|tile|tiling|` +
-		`chunk|slow|split)|using CPU\b|continuing\b`)
-	// serverLines are lines of a server at the end or the beginning of a request: ComfyUI's main.py,
-	// text-generation-webui's modules/text_generation.py, and an access log (Werkzeug's, uvicorn's).
-	serverLines = rx(`\bPrompt executed in \d|\bgot prompt$|^Output generated in \d|` +
-		`\d:\d+ - "(?:POST|GET) \S+ HTTP/\d|\] "(?:POST|GET) \S+ HTTP/\d`)
-	// remarks are lines near a message that are not about it: warnings of other code, a logger's own trouble, and what a
-	// person writes below a pasted text.
-	remarks = rx(`\b\w*Warning\b|^wandb: |^\s*warnings\.warn|(?i:\b(?:I'm|I've|I'd|we|my|you|your|please|try|tried|` +
-		`thanks?|hello|anyone|would|could|should|how|helps?|helped|works?|worked|solved?|fix(?:ed|es)?)\b|\bn[o']t help)|` +
-		`\bI (?:[a-z]+)\b`)
-	// pasted is a line at which a pasted text ends: a fence of Markdown, or the head of the next comment.
-	pasted = rx("^\\s*(?:```|~~~)|^\\S+ · \\w+ · \\d{4}-\\d\\d-\\d\\d")
-)
-
-// recovers reports whether a line says that the program goes on.
-func recovers(line string) bool {
-	return len(line) < 300 && recovered.MatchString(line) && !remarks.MatchString(line)
 }
 
 // survivedAfter reports whether the program went on after this finding.
@@ -205,11 +169,11 @@ func (f *finding) survivedAfter(later []finding, counts []counted) bool {
 		return false // another process printed it than the one that died
 	}
 	for i := max(f.at-2, 0); i < min(f.at+9, len(f.rows)); i++ {
-		if i > f.at && pasted.MatchString(f.rows[i].Body) {
+		if i > f.at && printed.Pasted.MatchString(f.rows[i].Body) {
 			break
 		}
-		if i != f.at && f.rows[i].Rank == f.rows[f.at].Rank && recovers(f.rows[i].Body) ||
-			i > f.at && serverLines.MatchString(printed.Clip(f.rows[i].Body)) {
+		if i != f.at && f.rows[i].Rank == f.rows[f.at].Rank && printed.Recovers(f.rows[i].Body) ||
+			i > f.at && printed.ServerLines.MatchString(printed.Clip(f.rows[i].Body)) {
 			return true
 		}
 	}
@@ -287,17 +251,6 @@ func (f *finding) diedLater(later []finding, counts []counted) bool {
 // parent of a dead process was doing, a notebook's result. For a program that is known to have failed,
 // none of this counts.
 
-var (
-	// loggedAt is the time at the head of a logger's record, in the formats that people configure.
-	loggedAt = rx(`^\[?(?:\d{4}[-/.]\d\d[-/.]\d\d|` +
-		`\d\d[-/.]\d\d[-/.]\d{4})[ T,]+\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [AP]M)?\]?:? `)
-	// concluded are words for the end of a part of a program that went well.
-	concluded = rx(`(?i)\b(?:training|validation|evaluation|testing|inference|prediction|` +
-		`export)\b(?: (?:is|was|has|run)){0,2} (?:finished|completed?|done)\b`)
-	// returned is what a notebook prints of a cell's last value, of which the class has no words of its own.
-	returned = rx(`^<(?:[a-z_]\w*\.)+[A-Z]\w* (?:object )?at 0x[0-9a-f]+>$`)
-)
-
 // outlasted reports whether what follows shows that a failure ended nothing; later are the findings after it.
 func (f *finding) outlasted(later []finding) bool {
 	if !f.traced || !f.ofMemory() && f.rule.name != anyException.name || slices.ContainsFunc(later, func(g finding) bool {
@@ -316,15 +269,15 @@ func (f *finding) loggedOn() bool {
 		return false
 	}
 	above := f.rows[begin-1]
-	head := loggedAt.FindString(above.Text)
+	head := printed.LoggedAt.FindString(above.Text)
 	if head == "" || lastWords.MatchString(above.Text) {
 		return false
 	}
 	figures := 0
 	for _, r := range f.rows[f.at+1:] {
-		stamp := loggedAt.FindString(r.Text)
+		stamp := printed.LoggedAt.FindString(r.Text)
 		switch {
-		case stamp == "" || stampShape(stamp) != stampShape(head):
+		case stamp == "" || printed.StampShape(stamp) != printed.StampShape(head):
 		case lastWords.MatchString(r.Text):
 			return false
 		case stamp != head && printed.Measured.MatchString(printed.Clip(r.Text)):
@@ -332,19 +285,6 @@ func (f *finding) loggedOn() bool {
 		}
 	}
 	return figures >= 2
-}
-
-// stampShape is a stamp with letters for its digits, so that stamps of one format are alike.
-func stampShape(stamp string) string {
-	return strings.Map(func(c rune) rune {
-		if c >= '0' && c <= '9' {
-			return 'd'
-		}
-		if c == 'A' || c == 'P' {
-			return 'A' // of the hour's half
-		}
-		return c
-	}, stamp)
 }
 
 // parentConcluded reports whether a process died that multiprocessing had spawned, and its parent then printed the
@@ -355,7 +295,7 @@ func (f *finding) parentConcluded() bool {
 		return false
 	}
 	return slices.ContainsFunc(f.rows[f.at+1:], func(r printed.Row) bool {
-		return len(r.Body) < 300 && concluded.MatchString(r.Body) && !unfinished.MatchString(r.Body)
+		return len(r.Body) < 300 && printed.Concluded.MatchString(r.Body) && !printed.Unfinished.MatchString(r.Body)
 	})
 }
 
@@ -364,5 +304,5 @@ func (d *Detector) returns() bool {
 	if len(d.streams) != 1 {
 		return false
 	}
-	return returned.MatchString(printed.Clip(d.streams[0].lastLine()))
+	return printed.Returned.MatchString(printed.Clip(d.streams[0].lastLine()))
 }

@@ -44,6 +44,8 @@ func gpuKind(n *printed.Numbers) (kind Kind, limit bool) {
 		return GPUCapacity, true
 	case n.Roomy():
 		return GPUUnspecified, false
+	case n.Listed() && n.OtherHeld() > max(capacity/10, unit.GiB):
+		return GPUContention, false
 	case n.Allocated == nil && n.Reserved == nil && n.ProcessInUse == nil:
 		if n.Free == nil || free >= requested {
 			return GPUUnspecified, false // refused though there was room, for an unknown reason

@@ -52,7 +52,7 @@ func (d *Detector) past(all []finding) map[string]int {
 // endsWell reports whether the last line of a stream is one of a program that has come to its end.
 func (s *stream) endsWell() bool {
 	last := printed.Clip(s.lastLine())
-	return (wholeTime.MatchString(last) || concluded.MatchString(last)) && !unfinished.MatchString(last)
+	return (wholeTime.MatchString(last) || printed.Concluded.MatchString(last)) && !printed.Unfinished.MatchString(last)
 }
 
 // wholeTime is the time that a whole program took.

@@ -2,6 +2,8 @@ package oom
 
 import (
 	"testing"
+
+	"github.com/launch-ml/launch/core/oom/printed"
 )
 
 // TestPatterns compiles what would otherwise be compiled in the moment of a failure.
@@ -22,7 +24,7 @@ func TestPatterns(t *testing.T) {
 			}
 		}
 	}
-	for _, p := range []*pattern{noHole, mention, quotes, logged, harness, recovered, anotherMessage, pythonLine,
+	for _, p := range []*pattern{noHole, mention, quotes, logged, harness, printed.Recovered, anotherMessage, pythonLine,
 		exceptionHead,
 		exceptionLine} {
 		p.MatchString("x")

@@ -167,7 +167,7 @@ func readText(rs []printed.Row, i int, text string) (f finding, start int, ok bo
 		}
 		m.fatal = m.endsProgram()
 		unheeded := ignored(rs, i)
-		if unheeded && r.weight < probable || r.nature == raised && !m.fatal && !m.printed() {
+		if unheeded && r.weight < probable || r.nature == raised && !m.fatal && (r.loose || !m.printed()) {
 			return finding{}, 0, false // such words prove nothing there
 		}
 		m.fatal = m.fatal && !unheeded && !testSummary.MatchString(text) && (m.traced || !harnessAbove(rs, i))
@@ -195,11 +195,19 @@ func matched(r rule, rs []printed.Row, i int, text string, start int) *ruleMatch
 	if name := notebookError(rs, i, text[:start]); name != "" {
 		m.name, m.before, m.quoted = name, "", false
 	}
+	if name := repr.FindStringSubmatch(text[:start]); name != nil {
+		m.name, m.before, m.quoted = name[1], "", false
+	}
 	if m.ofMemory() {
 		m.Numbers = printed.ReadNumbers(messageAt(rs, i))
 	}
 	return m
 }
+
+// repr matches what stands before the message of an exception that is printed as Python's repr shows it, in a report of
+// a failure: `Exception: "XGBoostError('…`, `failed with RuntimeError("…` (distributed/worker.py, of Dask).
+var repr = rx(`(?i:\b(?:exception|error|failed|failure|raised|cause|traceback)\b)[^'"]{0,60}["']?` +
+	`\b([A-Z]\w*(?:Error|Exception|Exhausted))\(\\?['"][^'"]*$`)
 
 // notebookError returns the name of the exception whose message begins here in the JSON that VS Code shows below a
 // notebook's cell: {"name": …, "message": …, "stack": …}; "" if there is none.

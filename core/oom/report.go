@@ -307,7 +307,7 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 		r.NotMemory, r.Cause, r.What = f.rule.name, f.rule.cause, f.rule.cause
 		r.setPhase(f, calls, after, state)
 		if r.Cause == "" {
-			r.Cause = printed.Clip(strings.TrimSpace(text.Body))
+			r.Cause = unit.Clip(strings.TrimSpace(text.Body), headline)
 		} else if f.name != "" && f.rule.name != "interrupted" {
 			r.Cause += " (" + f.name + ")"
 		}
@@ -343,6 +343,9 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 	r.What = f.rule.cause
 	r.Cause = r.causeLine()
 }
+
+// headline bounds a cause, in bytes: it is one line for a person, whatever a program printed in one.
+const headline = 300
 
 // printedWith returns the finding of the same message that has a traceback, or f: a debugger and a logger may print a
 // message once without one.
@@ -517,7 +520,10 @@ func (r *Report) causeLine() string {
 	if where := r.where(); where != "" {
 		text += " " + where
 	}
-	if r.Requested != nil {
+	switch {
+	case r.InAll():
+		text += fmt.Sprintf(": it needs %v in all, of %v", *r.Requested, unit.Value(r.Capacity))
+	case r.Requested != nil:
 		text += fmt.Sprintf(": asked for %v", *r.Requested)
 		if r.Free != nil && r.Capacity != nil {
 			text += fmt.Sprintf(" with %v of %v free", *r.Free, *r.Capacity)
@@ -535,6 +541,11 @@ func (r *Report) causeLine() string {
 		text += "; the text does not show whether the program went on"
 	}
 	return text
+}
+
+// InAll reports whether what was requested is all that a program needs of the device, and not one request more.
+func (r *Report) InAll() bool {
+	return r.Requested != nil && len(r.Evidence) > 0 && printed.XlaTotal.MatchString(r.Evidence[0].Text)
 }
 
 // eventWords names what happened, in a few words.
@@ -570,6 +581,7 @@ func (r *Report) why() string {
 	case r.OfCard() && r.Numbers.Siblings() > 0:
 		return fmt.Sprintf("%d other processes of one size are on this card, as when all ranks of a job begin on the "+
 			"same one", r.Numbers.Siblings())
+	case r.InAll():
 	case r.Kind == GPUCapacity && r.Requested != nil && r.Capacity != nil && *r.Requested > *r.Capacity:
 		return "that is more than the whole card"
 	}

@@ -55,7 +55,9 @@ type rule struct {
 	re     *pattern
 	// pressed: the allocator prints it right before its caller fails, whose own words may not name memory.
 	pressed bool
-	cause   string // one line for a person; of memory, the device that ran out
+	// loose: its words are no program's own, and count only where they end one.
+	loose bool
+	cause string // one line for a person; of memory, the device that ran out
 }
 
 // The rules of the table: gpu, host and shm are of memory that ran out, kill of processes that were killed for the
@@ -84,6 +86,11 @@ func other(name string, weight int, n nature, cause string, res ...string) rule 
 
 func (r rule) because(cause string) rule {
 	r.cause = cause
+	return r
+}
+
+func (r rule) only() rule {
+	r.loose = true
 	return r
 }
 
@@ -188,6 +195,15 @@ var memoryRules = []rule{
 	gpu(probable, spoken,
 		`CUDA failed with error out of memory|Memory allocation error on worker \d+: `,
 		`\bsystem_error\b.{0,200}\bout of memory|what\(\): .{0,200}\bout of memory\s*$`),
+	// RAPIDS' allocator (rmm/error.hpp), and what its callers print; Triton (third_party/nvidia/backend/driver.c); LightGBM
+	// (cuda_utils.hu); FAISS (StandardGpuResources.cpp); bitsandbytes; SGLang's scheduler; CUDA.jl; Jittor; MindSpore; torch_npu
+	gpu(probable, spoken,
+		`bad_alloc: (?:out_of_memory|RMM failure|cudaError|CUDA error)|RMM_ERROR_OUT_OF_MEMORY|rmm::(?:out_of_memory|bad_alloc)`,
+		`Triton Error \[\w+\]: out of memory|\[CUDA\] out of memory|[Ee]rror out of memory at line \d`,
+		`cuda\w+ (?:error|failed:?|failure:?) out of memory|CUDA failure 2: out of memory|(?:Prefill|Decode) out of memory\.`,
+		`GPU memory is overflow|memory isn't enough and alloc failed`,
+		`error code is 207001|ACL_ERROR_RT_MEMORY_ALLOCATION|EL0004\S* `),
+	gpu(probable, decreed, `^ERROR: Out of GPU memory trying`),
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	gpu(probable, spoken,
 		`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?`+
@@ -212,11 +228,12 @@ var memoryRules = []rule{
 	gpu(probable, spoken,
 		`(?:failed|unable) to allocate [A-Za-z]+\d* buffer\b|: failed to allocate buffer,? (?:of )?size`,
 		`[Dd]evice memory allocation of size \d+ failed`),
+	gpu(suspected, spoken, `failed to allocate (?:compute (?:\w+ )?buffers?|buffer for (?:the )?kv cache)`),
 	// Vulkan (vulkan_enums.hpp), SYCL and Level Zero (ur_api.h), OpenCL (cl.h), Metal (Metal.framework), MLX (metal/allocator.cpp)
 	gpu(probable, spoken,
 		`ErrorOutOfDeviceMemory|VK_ERROR_OUT_OF_DEVICE_MEMORY|(?:UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY`,
 		`CL_MEM_OBJECT_ALLOCATION_FAILURE|CommandBufferCallbackErrorOutOfMemory`,
-		`\[metal::malloc\] .*(?:greater than the maximum|Unable to allocate|Resource limit)`),
+		`\[metal::malloc\] .*(?:greater than the maximum|Unable to allocate|Resource limit)|\[malloc\w*\] Unable to allocate`),
 	gpu(suspected, spoken, `\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b`),
 	// torch-directml; Habana's PyTorch bridge; TensorRT's virtualMemoryBuffer.cpp; cupy/cuda/memory.pyx
 	gpu(probable, spoken,
@@ -303,6 +320,12 @@ var memoryRules = []rule{
 	// an exception by its name alone, such as DataParallel's "Caught OutOfMemoryError in replica 0"; and what C programs say
 	gpu(probable, raised, `\b(?:torch\.|cuda\.)*OutOfMemoryError\b(?:: |:?\s*$)`),
 	gpu(probable, spoken, `\b[Ee]rror: [Oo]ut of memory\b`).because("out of memory, of a GPU it seems"),
+	// the same in other words, of an exception
+	gpu(probable, raised,
+		`(?i)\b(?:CUDA|HIP|XPU|NPU|MUSA|MPS|TPU|GPU|VRAM|cuDNN|cuBLAS|device|accelerator)\b[^.]{0,40}\bout[ -]of[ -]memory\b`,
+		`(?i)\bout[ -]of (?:the )?(?:GPU|CUDA|device|video|graphics|accelerator|VRAM|HBM)\b[ -]?(?:memory)?`,
+		`(?i)\b(?:GPU|CUDA|device|video) memory (?:is )?(?:exhausted|insufficient|full)\b|insufficient (?:GPU|CUDA|device) memory`,
+	).only(),
 
 	// --- /dev/shm -----------------------------------------------------------------------------------------------------
 	shm(sure, spoken,
@@ -352,9 +375,6 @@ var memoryRules = []rule{
 
 // otherRules are of what is no memory, though it may look so.
 var otherRules = []rule{
-	other("disk_full", broken, spoken, "a file could not be written: the disk or a quota is full",
-		`No space left on device|[Dd]isk quota exceeded|not enough disk space|PytorchStreamWriter failed writing`,
-		`unexpected pos \d+ vs \d+`),
 	other("time_limit", ordered, decreed, "the scheduler's time limit",
 		`CANCELLED AT .* DUE TO TIME LIMIT|State: TIMEOUT\b|\bTIMEOUT +\d+:\d+\b|TERM_RUNLIMIT|walltime \d+ exceeded limit`,
 		`(?:hit|reached|exceeded) (?:the )?(?:job )?time limit|DUE to SIGNAL Terminated`),
@@ -379,24 +399,6 @@ var otherRules = []rule{
 	other("terminated", killed, consequence, "terminated by SIGTERM",
 		`[Rr]eceived (?:signal )?(?:SIGTERM|15|Signals\.SIGTERM)|Signal 15 \(SIGTERM\) received|^\s*Terminated\s*$`,
 		`SignalException|(?:exit ?code|return code)[ :=]+(?:-15|143)\b`),
-	// detr's engine.py, torchvision's references/detection/engine.py, and all who follow them, print this and exit
-	other("nan", broken, spoken, "the loss is no longer a finite number",
-		`(?i)\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|terminat|`+
-			`quit)`),
-	other("nan", broken, raised, "the loss is no longer a finite number",
-		`(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss is (?:nan|inf|not finite)`,
-		`FloatingPointError`),
-	// A library that could not take what it needs to start says so (facts: the usual face of a full card, and of others).
-	other(NoWorkspace, broken, spoken, "a library of the GPU could not start or found no algorithm: the "+
-		"usual face of a full card, or of a broken installation",
-		`Unable to find a valid cuDNN algorithm|(?:GET|FIND) was unable to find an engine`,
-		`(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)`),
-	other("device_fault", broken, spoken, "an error of the GPU or its libraries",
-		`Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS)|(?:CUDA|HIP)(?: driver)? error: |cuDNN error: `,
-		`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|HIPBLAS)_STATUS_[A-Z_]+`),
-	other("nccl", echo+10, consequence, "another rank is gone, or the network between them",
-		`ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError|DistBackendError|NCCL error(?: in)?:`,
-		`NCCL Error \d+:|Connection (?:closed|reset) by (?:remote )?peer|[Ss]ocket [Tt]imeout`),
 	other("worker_died", echo, consequence, "a process of the program ended",
 		`ChildFailedError|ProcessRaisedException|ProcessExitedException|CalledProcessError`,
 		`DataLoader worker \(pid.*exited unexpectedly|BrokenPipeError|ConnectionResetError|BrokenProcessPool`,

@@ -237,7 +237,7 @@ const byHand = "killed"
 // secondhand reports whether the program ended because another of its processes had ended.
 func (r *Report) secondhand() bool {
 	switch r.NotMemory {
-	case "worker_died", "nccl", "terminated":
+	case "worker_died", "nccl", "nccl_system", "nccl_usage", "terminated":
 		return true
 	}
 	return r.Cause == "EOFError" // a pipe raises it, without a message, when the process at its other end is gone

@@ -49,7 +49,9 @@ var Faults = []Fault{
 		Cause: "a kernel asks for more on-chip memory, registers or threads than this GPU has: " +
 			"smaller blocks or fewer stages, not a smaller batch",
 		// triton/runtime/errors.py, OutOfResources; torch/_inductor/runtime/triton_heuristics.py
-		Raised: `out of resources?: ?(?:shared memory|threads|registers|tensor memory|\w+)?,? ?Required:? ?\d+|` +
+		// of a TPU: xla/service/memory_space_assignment
+		Raised: `Ran out of memory in memory space (?:vmem|smem|cmem|sflag)|(?:exceeded|limit of) scoped vmem limit|` +
+			`out of resources?: ?(?:shared memory|threads|registers|tensor memory|\w+)?,? ?Required:? ?\d+|` +
 			`out of resources?: (?:shared memory|threads|registers|tensor memory)|OutOfResources|No valid triton configs|` +
 			`[Ee]xceeds? the (?:maximum|limit of) .{0,20}shared memory|uses too much shared (?:data|memory)`,
 		Spoken: `too many resources requested for launch|cudaErrorLaunchOutOfResources|CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES|` +
@@ -80,7 +82,7 @@ var Faults = []Fault{
 		Cause: "the machine lost the card: it has fallen off the bus, or no longer answers",
 		Spoken: `GPU has fallen off the bus|\bXid \([^)]*\): 79\b|\bGPU is lost\b|` +
 			`Unable to determine the device handle for (?:GPU|gpu)|` +
-			`GPU_IS_LOST|GPU hang\b|GPU reset (?:begin|failed)|HW Exception by GPU node`,
+			`GPU_IS_LOST|_ERROR_DEVICE_LOST|ErrorDeviceLost|DXGI_ERROR_DEVICE_(?:REMOVED|HUNG)|GPU hang\b|GPU reset (?:begin|failed)|HW Exception by GPU node`,
 		Do: []Step{
 			{"a reboot, then a look at the card's power, temperature and slot; another card until then", "",
 				"nvidia-smi -q; journalctl -k -g 'Xid|NVRM|amdgpu'"}}},
@@ -265,10 +267,46 @@ var Faults = []Fault{
 		Do: []Step{{`one card for each rank: torch.cuda.set_device(int(os.environ["LOCAL_RANK"])), and no more ranks than ` +
 			"cards", "", "nvidia-smi -L; echo $CUDA_VISIBLE_DEVICES"}}},
 	{Name: "metal_fault",
-		Cause:  "the program was aborted: Metal, the system's GPU library, ended its work",
-		Spoken: `\[METAL\] Command buffer execution failed|kIOGPUCommandBufferCallbackError(?:Hang|PageFault|InvalidResource|BlackListed)`,
+		Cause: "the program was aborted: Metal, the system's GPU library, ended its work",
+		Spoken: `\[METAL\] Command buffer execution failed|` +
+			`kIOGPUCommandBufferCallbackError(?:Hang|PageFault|InvalidResource|BlackListed)`,
 		Do: []Step{{"smaller batches and shorter sequences, so that each piece of work is short", "", ""},
 			{"a newer version of the system and the framework", "", ""}}},
+	{Name: "disk_full", Cause: "a file could not be written: the disk or a quota is full",
+		Spoken: `No space left on device|[Dd]isk quota exceeded|not enough disk space|PytorchStreamWriter failed writing|` +
+			`unexpected pos \d+ vs \d+`},
+	{Name: "nan", Cause: "the loss is no longer a finite number",
+		// detr's engine.py, torchvision's references/detection/engine.py, and all who follow them, print this and exit
+		Spoken: `(?i)\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|` +
+			`terminat|quit)`,
+		Raised: `(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss is (?:nan|inf|not finite)|` +
+			`FloatingPointError|returned nan values|(?:contains?|has|have|got|became|become|is|are) (?:a )?(?:NaNs?|Infs?)\b|` +
+			`\b(?:NaNs?|nan)(?: or inf\w*)? (?:loss|values?|gradients?|in)\b|probability tensor contains either .?inf`},
+	// A library that could not take what it needs to start (facts: the usual face of a full card, and of others).
+	{Name: "no_workspace", Cause: "a library of the GPU could not start or found no algorithm: the usual face of a full " +
+		"card, or of a broken installation",
+		Spoken: `Unable to find a valid cuDNN algorithm|(?:GET|FIND) was unable to find an engine|` +
+			`(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)`},
+	{Name: "device_fault", Cause: "an error of the GPU or its libraries",
+		Spoken: `Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS)|(?:CUDA|HIP|XPU|MUSA)(?: driver)? error: |cuDNN error: |` +
+			`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|HIPBLAS)_STATUS_[A-Z_]+|NPU function error|Triton Error \[|` +
+			`Native API failed|level_zero backend failed`},
+	{Name: "nccl_usage", Echo: true, Cause: "NCCL was called with what it does not take, or in several versions",
+		Spoken: `ncclInvalidUsage|ncclInvalidArgument|NCCL version mismatch|Mismatched NCCL version`,
+		Do: []Step{{"what NCCL itself says of it, in each rank's log", "NCCL_DEBUG=INFO", ""},
+			{"the same torch and NCCL on all machines, one card for each rank", "",
+				`python -c "import torch; print(torch.__version__, torch.cuda.nccl.version())"`}}},
+	{Name: "nccl_system", Echo: true, Cause: "NCCL could not use the network or the system: a socket, InfiniBand, shared " +
+		"memory; or the rank at the other end has ended",
+		Spoken: `[Uu]nhandled system error|ncclSystemError|no socket interface found|NET/\w+ : .*(?:[Ff]ail|[Ee]rror)|` +
+			`Call to (?:connect|bind|accept|ibv_\w+|recv|send)\S* .*failed`,
+		Do: []Step{{"the first rank that failed: its own log says why (several logs at once: launch explain rank*.log)",
+			"NCCL_DEBUG=INFO", ""},
+			{"the network between the machines by its name, and without InfiniBand, to see which it is",
+				"NCCL_SOCKET_IFNAME=eth0 NCCL_IB_DISABLE=1", "ip -brief address"}}},
+	{Name: "nccl", Echo: true, Cause: "another rank is gone, or the network between them",
+		Spoken: `ncclUnhandledCudaError|ncclInternalError|ncclRemoteError|DistBackendError|NCCL error(?: in)?:|` +
+			`NCCL Error \d+:|Connection (?:closed|reset) by (?:remote )?peer|[Ss]ocket [Tt]imeout`},
 }
 
 // Crashes are tried after all other texts but that of an exception: what a shell, a launcher or the runtime of a language

@@ -2,6 +2,7 @@ package printed
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"math"
 	"slices"
@@ -132,7 +133,7 @@ var otherForms = []form{
 	{rx(`Attemptingtoreserve` + size + `atthebottomofmemory\.Thatwasnotpossible\.Thereare` + size + `free`),
 		[]numberOf{requestedOf, freeOf}, replacesKnown},
 	// XGBoost's src/common/device_helpers.cuh, later device_vector.cu: three lines
-	{rx(`Memoryallocationerroronworker\d+:.{0,120}?-Freememory:` + xgbSize + `-Requestedmemory:` + xgbSize),
+	{rx(`Memoryallocationerroronworker\d+:.{0,120}?-Freememory:` + xgbSize + `(?:\\+n)?-Requestedmemory:` + xgbSize),
 		[]numberOf{freeOf, requestedOf}, replacesKnown},
 	// Paddle's paddle/phi/core/memory/allocation/cuda_allocator.cc
 	{rx(`Cannotallocate` + size + `memoryonGPU\d+,` + size + `memoryhasbeenallocatedandavailablememoryisonly` + size),
@@ -157,6 +158,8 @@ var (
 	// vllm/v1/worker/gpu_worker.py
 	vllmFree = rx(`Freememoryondevice(?:cuda:\d+)` +
 		`?\((\d[\d.]*)/(\d[\d.]*GiB)\)onstartupislessthandesiredGPUmemoryutilization\([\d.]+,(\d[\d.]*GiB)\)`)
+	// XLA's total of a program on a TPU: it is no request
+	XlaTotal = rx(`Used \d[\d.]*\w* of \d[\d.]*\w* hbm`)
 	// nvidia-smi's notation for used and total memory, for messages without numbers
 	SmiUsage = rx(`(\d[\d,]*MiB)/(\d[\d,]*MiB)`)
 )
@@ -397,6 +400,9 @@ func (n *Numbers) own() unit.Bytes {
 	if n.ProcessInUse != nil && *n.ProcessInUse >= unit.Value(n.Allocated) { // a broken NVML reports 0
 		return *n.ProcessInUse
 	}
+	if n.Listed() { // at most one of them is ours
+		return slices.MaxFunc(n.Others, func(p, q Process) int { return cmp.Compare(p.Bytes, q.Bytes) }).Bytes
+	}
 	reserved := max(unit.Value(n.Reserved), unit.Value(n.Allocated))
 	// In a container NVML's pids are the host's, so our own process is listed as "Process N"; it is the one that holds
 	// what we reserved and a CUDA context.
@@ -406,6 +412,11 @@ func (n *Numbers) own() unit.Bytes {
 		}
 	}
 	return reserved + min(unit.GiB, unit.Value(n.Capacity)*6/100)
+}
+
+// Listed reports whether a message lists several processes on the card and does not show which of them is ours.
+func (n *Numbers) Listed() bool {
+	return len(n.Others) > 1 && n.ProcessInUse == nil && n.Reserved == nil && n.Allocated == nil
 }
 
 // OtherHeld is what other processes hold; never negative.

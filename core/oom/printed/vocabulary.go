@@ -19,7 +19,9 @@ var (
 		"exceeded limit", "hbm capacity", "oomd", "earlyoom", "with oom on", "] stats:", "in-use chunks:",
 		"total_region_allocated", "dst tensor is not",
 		"memory pressure", "cuda out of", "hip out of", "allocation on device", "free memory on device",
-		"no available memory", "kv cache memory", "chunks by size", "mem-fraction-static",
+		"no available memory", "out of gpu", "out of cuda", "out of vram", "out of device", "out of video", "memory is overflow",
+		"memory isn't enough", "code is 207001", "el0004", "memory exhausted", "memory is exhausted", "[malloc",
+		"insufficient gpu", "insufficient device", "insufficient cuda", "kv cache memory", "chunks by size", "mem-fraction-static",
 	}
 	FailureWords = []string{
 		"traceback", "error:", "exception:", "keyboardinterrupt", "sigterm", "sigint",
@@ -41,7 +43,7 @@ var (
 		"misaligned address", "launch failure", "too many resources", "too many blocks", "memory access fault",
 		"no valid triton", "driver/library version", "display driver", "forward compatibility", "version is insufficient",
 		"unsatisfied condition", "not yet initialized", "fabric manager", "busy or unavailable", "mps client",
-		"select device driver", "nvidia-smi has failed", "device handle for", "duplicate gpu", "command buffer",
+		"select device driver", "nvidia-smi has failed", "device handle for", "duplicate gpu", "device_lost", "devicelost", "device_removed", "device_hung", "memory space", "command buffer",
 		"gputimeout", "load library", "load symbol", "unable to load any", "gpu hang", "gpu reset", "failed assertion",
 		"terminating", "abort trap", "zsh: ", "sigsegv", "sigabrt", "sigbus", "sigill", "sigfpe", "sigtrap", "trace trap",
 		"illegal instruction", "illegal hardware", "floating point exc", "ggml_a", "panicked at", "smashing", "free(): ",
