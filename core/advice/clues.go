@@ -34,7 +34,11 @@ type Clues struct {
 	Ranks    bool         `json:"ranks,omitempty"`      // several processes share the work, by torch.distributed
 	Slurm    string       `json:"slurm_job,omitempty"`  // the job's number, as slurmstepd and srun name it
 	Step     string       `json:"slurm_step,omitempty"` // of that job
-	Device   string       `json:"device,omitempty"`     // "hip", "xpu", "mps", "tpu"; "" is CUDA, or not known
+	Device   string       `json:"device,omitempty"`     // "hip", "npu", "xpu", "mps", "tpu"; "" is CUDA, or not known
+	Unified  bool         `json:"unified,omitempty"`    // the card takes its memory from the host's
+	// Scheduler gave the job its memory: "lsf", "pbs", "ray"; Granted is how much, as it printed it.
+	Scheduler string `json:"scheduler,omitempty"`
+	Granted   string `json:"granted,omitempty"`
 	// NoExpandable is why expandable segments are no remedy here; "" if they may be one.
 	NoExpandable string `json:"no_expandable_segments,omitempty"`
 	// MicroBatch and Accumulation are what the Trainer of transformers printed; 0 if it did not.
@@ -84,6 +88,7 @@ var (
 		re *lazy.Regexp
 		is TorchVersion
 	}{
+		{rx(`\bPYTORCH_ALLOC_CONF\b`), TorchVersion{From: 209}},
 		{rx(`\bAcceleratorError\b`), TorchVersion{From: 208}},
 		{rx(`\btorch\.OutOfMemoryError\b`), TorchVersion{From: 205}},
 		{rx(`has a total capacity of`), TorchVersion{From: 202}},
@@ -117,18 +122,7 @@ var noExpandable = []struct {
 	{rx(`CUDA driver error: out of memory`), "they are on already"}, // only their cuMemCreate says it so
 	{rx(`PeerToPeerAccess\.cpp`), "they need an NVML that works"},
 	{rx(`\bHIP out of memory`), "they are not known to work on ROCm"},
-	{rx(`\bXPU out of memory|\bMPS backend out of memory`), "they are CUDA's"},
-}
-
-// devices are words by which a device that is not CUDA's is known.
-var devices = []struct {
-	re   *lazy.Regexp
-	name string
-}{
-	{rx(`\bHIP out of memory|\bhipError\w+`), "hip"},
-	{rx(`\bXPU out of memory`), "xpu"},
-	{rx(`\bMPS backend out of memory`), "mps"},
-	{rx(`\bXLA:TPU\b|memory space hbm`), "tpu"},
+	{rx(`\b(?:XPU|MUSA) out of memory|\bMPS backend out of memory`), "they are CUDA's"},
 }
 
 // CluesIn reads them in the lines that a detector keeps, not in all that the program printed.
@@ -152,6 +146,13 @@ func (c *Clues) readLine(text string, agree *bool) {
 			c.Uses = append(c.Uses, f.name)
 		}
 	}
+	for _, e := range engines {
+		if !c.use(e.name) && e.re.MatchString(text) {
+			c.Uses = append(c.Uses, e.name)
+		}
+	}
+	c.readScheduler(text)
+	c.Unified = c.Unified || unified.MatchString(text)
 	narrow := func(v TorchVersion) {
 		both, ok := c.Torch.and(v)
 		c.Torch, *agree = both, *agree && ok

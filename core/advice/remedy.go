@@ -141,6 +141,16 @@ func (a *remedies) gpu() {
 		return
 	}
 	a.allocator()
+	if a.c.Unified {
+		a.offer("none", "less else in memory: here the card takes its memory from the host's, so that other programs and "+
+			"loader workers hold it too", plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
+	}
+	if a.served() {
+		return
+	}
+	if a.c.Device == "mps" || r.Capacity == nil && r.Allowed != nil {
+		defer a.watermark()
+	}
 	if a.c.Device == "tpu" { // a step is compiled as a whole, and fails before it runs
 		a.step()
 		return
@@ -179,14 +189,12 @@ func (a *remedies) contended() {
 	if fits, known := FitsAlone(a.r); known && !fits {
 		what = "the card to itself, or one with more memory: what the others hold would not have been enough"
 	}
-	tool, visible := "nvidia-smi", "CUDA_VISIBLE_DEVICES=N"
-	switch a.c.Device {
-	case "hip":
-		tool, visible = "rocm-smi --showpids", "HIP_VISIBLE_DEVICES=N"
-	case "xpu":
-		tool, visible = "xpu-smi ps", "ZE_AFFINITY_MASK=N"
-	}
-	a.offer("none", what, ask(tool), env(visible), a.holders())
+	card := a.c.own()
+	a.offer("none", what, ask(card.tool), a.holders(), func(m *Remedy, _ Clues) {
+		if card.visible != "" {
+			m.Env = append(m.Env, card.visible+"=N")
+		}
+	})
 	if a.c.use(ofJAX) { // docs.jax.dev, GPU memory allocation
 		a.offer("none",
 			"no memory taken ahead by the JAX programs on it: each takes three quarters of the card as it starts",
@@ -242,15 +250,19 @@ func (a *remedies) allocator() {
 	case a.c.use(ofTensorFlow) && (r.Kind == oom.GPUFragmentation || r.Kind == oom.GPUUnspecified):
 		// tsl/framework/bfc_allocator.cc
 		a.offer("none", "another allocator, where memory is in pieces", env("TF_GPU_ALLOCATOR=cuda_malloc_async"))
-	case r.Capacity == nil && r.Allowed != nil:
-		// aten/src/ATen/mps/MPSAllocator.mm
-		a.offer("none", "no limit: the system may come to a halt", env("PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"))
+	case a.c.Device == "mps" || r.Capacity == nil && r.Allowed != nil:
 	case !pieces || !a.c.use(ofTorch):
 	case a.c.NoExpandable == "" && !a.c.Torch.olderThan(202):
 		a.expandable()
 	case r.Kind == oom.GPUFragmentation && !a.c.Torch.olderThan(110):
 		a.unsplit()
 	}
+}
+
+// watermark adds the end of MPS's own limit (aten/src/ATen/mps/MPSAllocator.mm), which is no first thing to try.
+func (a *remedies) watermark() {
+	a.offer("speed", "no limit, as a last resort: the system then swaps, and may come to a halt",
+		env("PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0"))
 }
 
 // expandable adds expandable segments, with what they can win.
@@ -265,18 +277,18 @@ func (a *remedies) expandable() {
 		}
 	}
 	unless := "not on WSL or Jetson, nor where processes share CUDA tensors"
-	if a.c.Torch.From < 202 {
+	switch {
+	case a.c.Device == "npu":
+		unless = "torch_npu 2.1 or later"
+	case a.c.Torch.From < 202:
 		unless = "torch 2.2 or later, " + unless
 	}
-	a.offer("none", what+" ("+unless+")", env("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"))
+	a.offer("none", what+" ("+unless+")", env(a.c.own().conf+"=expandable_segments:True"))
 }
 
 // unsplit adds the setting against fragmentation where expandable segments cannot be used.
 func (a *remedies) unsplit() {
-	why, name := a.c.NoExpandable, "PYTORCH_CUDA_ALLOC_CONF"
-	if a.c.Device == "hip" {
-		name = "PYTORCH_HIP_ALLOC_CONF"
-	}
+	why, name := a.c.NoExpandable, a.c.own().conf
 	if why == "" {
 		why = "torch is too old for them"
 	}
@@ -306,11 +318,19 @@ const smallerInput = "a smaller crop, sequence or resolution: another experiment
 func (a *remedies) checkpointing() {
 	a.offer("speed", "activation checkpointing: the same mathematics, about a third more time",
 		inFramework(ofTransformers, "--gradient_checkpointing True"),
-		inFramework(ofJAX, "jax.checkpoint(f)"),
+		inFramework(ofJAX, "jax.checkpoint(f)"), func(m *Remedy, c Clues) {
+			if c.Device == "mlx" {
+				m.Flags = append(m.Flags, Flag{"mlx_lm.lora", "--grad-checkpoint"})
+			}
+		},
 		plainTorch(111, "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"))
 }
 
 func (a *remedies) bf16() {
+	if a.c.Device == "mlx" {
+		a.offer("numerics", "a model of fewer bits, of which only adapters are trained")
+		return
+	}
 	a.offer("numerics", "bf16 (or fp16) autocast, where it is off: other rounding",
 		inFramework(ofTransformers, "--bf16 True"),
 		inFramework(ofLightning, `Trainer(precision="bf16-mixed"), before 2.0 "bf16"`),
@@ -446,6 +466,9 @@ func (a *remedies) moreHostMemory() {
 			flag("sbatch", "--mem, above what sacct says it was given (ReqMem)"), ask(a.sacct()))
 		return
 	}
+	if a.moreOf() {
+		return
+	}
 	a.offer("none", "more memory for the job: the scheduler's, or the container's limit",
 		flag("sbatch", "--mem"), flag("docker run", "--memory"))
 }
@@ -463,6 +486,9 @@ func (a *remedies) hostRefused() {
 		a.offer("none", "a larger paging file, or one that Windows manages: there each process reserves all that it may use")
 	default:
 		a.offer("none", "a higher limit, if one is set (here, or the container's)", ask("ulimit -v; ulimit -d"))
+	}
+	if a.oneArray() {
+		return
 	}
 	switch a.workPhase() {
 	case oom.Data:
@@ -641,7 +667,7 @@ func Apart(r oom.Report, c Clues) string {
 	switch {
 	case !r.OOM && !r.Possible:
 		return ""
-	case c.Device == "mps": // one memory for both
+	case c.Unified, c.Device == "mps": // one memory for both
 		return ""
 	case r.Kind == oom.HostOOM || r.Kind == oom.SharedMemory:
 		return "settings of the card (activation checkpointing, mixed precision, tiles) give back nothing of the host's memory"

@@ -143,13 +143,7 @@ func (s *stream) extend(seg printed.Segment, marks uint64) {
 		x.memory = true
 		x.phase, x.announced = s.d.phaseFor(s), s.d.signs.announces
 	}
-	if s.event != nil {
-		if x.signs == nil {
-			x.signs = map[int]Event{}
-		}
-		x.signs[s.event.Line.Number] = *s.event
-		x.first = min(x.first, max(0, len(x.lines)-s.record.Lines))
-	}
+	s.signed(x)
 	if n := len(x.lines); n > 0 && s.tail.Redraw && x.lines[n-1].Number == seg.Number {
 		x.bytes -= len(x.lines[n-1].Text)
 		x.lines = x.lines[:n-1] // drawn over
@@ -160,6 +154,18 @@ func (s *stream) extend(seg printed.Segment, marks uint64) {
 	if x.left--; x.left <= 0 || x.bytes > excerptBytes+printed.TailBytes {
 		s.open = false
 	}
+}
+
+// signed adds the sign that was read last to an excerpt.
+func (s *stream) signed(x *excerpt) {
+	if s.event == nil {
+		return
+	}
+	if x.signs == nil {
+		x.signs = map[int]Event{}
+	}
+	x.signs[s.event.Line.Number] = *s.event
+	x.first = min(x.first, max(0, len(x.lines)-s.record.Lines))
 }
 
 // watch looks for progress after an excerpt that may be about memory. Only its own stream counts: the buffered output of a

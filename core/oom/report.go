@@ -105,6 +105,9 @@ func (s *stream) finish() {
 	s.event = nil
 	s.endRecord()
 	if s.event == nil || s.open {
+		if s.open {
+			s.signed(s.excerpts[len(s.excerpts)-1])
+		}
 		return
 	}
 	x := &excerpt{stream: s.name, lines: s.tail.Lines(beforeLines), memory: true, phase: s.d.phaseFor(s),
@@ -341,8 +344,14 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 		r.Needs = *r.Allocated + *r.Requested
 	}
 	r.What = f.rule.cause
+	if m := oneArray.FindStringSubmatch(printed.Joined(printed.Near(f.rows, f.at, 0, 1))); m != nil && f.rule.kind == CPUAlloc {
+		r.What += fmt.Sprintf(" for one array of shape %s of %s", m[1], m[2])
+	}
 	r.Cause = r.causeLine()
 }
+
+// oneArray matches what NumPy and TensorFlow print of the array that the host had no room for: its shape and its type.
+var oneArray = rx(`(?:array|tensor) with shape ?([(\[][\d,\s]+[)\]]) and (?:data )?type ([a-z]\w*)`)
 
 // headline bounds a cause, in bytes: it is one line for a person, whatever a program printed in one.
 const headline = 300

@@ -354,7 +354,8 @@ var memoryRules = []rule{
 		`killed by (?:the )?(?:cgroup|kernel)?.{0,12}(?:OOM|out-of-memory)[- ]?(?:killer|handler)?`),
 	kill(sure, spoken,
 		`node (?:was |is )?(?:running )?low on (?:resource: )?memory|TERM_MEMLIMIT|job killed.*memory (?:usage )?limit`,
-		`\b(?:mem|vmem|pmem|rss)\b \d+\w* exceeded limit|memory usage threshold|systemd-oomd|earlyoom.*sending SIG`),
+		`\b(?:mem|vmem|pmem|pvmem|rss)\b \d+\w* exceed\w* (?:resource )?limit|hard limit "?\w*(?:vmem|rss|data)\b|`+
+			`memory usage threshold|systemd-oomd|earlyoom.*sending SIG`),
 	// YARN's containers; HTCondor's starter; Vertex AI; Colab and Kaggle
 	kill(sure, spoken,
 		`for exceeding (?:\w+ )?memory limits|gone over memory limit of|replica \w+ \d+ ran out-of-memory and exited`,

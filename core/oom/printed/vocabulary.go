@@ -16,7 +16,7 @@ var (
 		"no executable batch", "all available ram", "more memory than is available", "paging file is too small",
 		"exceeding memory limits", "memory budget",
 		"over memory limit", "would exceed allowed memory", "allocation failure", "greater than the maximum", "allocation failed", "alloc failed", "microbatch size will", "trying batch size",
-		"exceeded limit", "hbm capacity", "oomd", "earlyoom", "with oom on", "] stats:", "in-use chunks:",
+		"exceeded limit", "resource limit", "hard limit", "hbm capacity", "oomd", "earlyoom", "with oom on", "] stats:", "in-use chunks:",
 		"total_region_allocated", "dst tensor is not",
 		"memory pressure", "cuda out of", "hip out of", "allocation on device", "free memory on device",
 		"no available memory", "out of gpu", "out of cuda", "out of vram", "out of device", "out of video", "memory is overflow",

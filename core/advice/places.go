@@ -1,0 +1,228 @@
+package advice
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/oom/printed"
+	"github.com/launch-ml/launch/core/unit"
+)
+
+// A device is a kind of card that is not CUDA's: how it is known, and the names of its own for what every card has.
+type device struct {
+	name    string
+	re      *lazy.Regexp
+	conf    string // the variable with its allocator's settings
+	tool    string // shows who holds the card
+	visible string // the variable with the cards that a process may use
+}
+
+// devices are tried in order on each line. Facts: torch_npu's and torch_musa's documentation; the driver packages of each.
+var devices = []device{
+	{"npu", rx(`\bNPU out of memory|\bNPU function error|\bNPU \d+;|[/\\]torch_npu[/\\]|ACL_ERROR_RT_MEMORY_ALLOCATION|` +
+		`error code is 207001`), "PYTORCH_NPU_ALLOC_CONF", "npu-smi info", "ASCEND_RT_VISIBLE_DEVICES"},
+	{"musa", rx(`\bMUSA out of memory|[/\\]torch_musa[/\\]`), "PYTORCH_MUSA_ALLOC_CONF", "mthreads-gmi",
+		"MUSA_VISIBLE_DEVICES"},
+	{"hip", rx(`\bHIP out of memory|\bhipError\w+|\bHIP error\b`), "PYTORCH_HIP_ALLOC_CONF", "rocm-smi --showpids",
+		"HIP_VISIBLE_DEVICES"},
+	{"xpu", rx(`\bXPU out of memory|\bUR_RESULT_ERROR_\w+|\blevel_zero backend`), "PYTORCH_ALLOC_CONF", "xpu-smi ps",
+		"ZE_AFFINITY_MASK"},
+	{"mps", rx(`\bMPS backend out of memory`), "", "top -o mem", ""},
+	{"mlx", rx(`\[metal::malloc\]|\[METAL\] Command buffer|kIOGPUCommandBuffer`), "", "top -o mem", ""},
+	{"tpu", rx(`\bXLA:TPU\b|memory space (?:hbm|vmem|smem)`), "", "tpu-info", "TPU_VISIBLE_CHIPS"},
+}
+
+// unified are words for a machine on which the card takes its memory from the host's: Apple's, NVIDIA's GB10, Jetson and
+// Thor, AMD's large APUs.
+var unified = rx(`\bMPS backend out of memory|\[metal::malloc\]|kIOGPUCommandBuffer|\bGB10\b|\bDGX Spark\b|\bJetson\b|\bTegra\b|` +
+	`\bNvMapMem\w+|\(nvgpu\)|\bNVIDIA Thor\b|\bgfx115[01]\b|Radeon 80[56]0S|Strix Halo`)
+
+// own returns what is known of the kind of card; CUDA's names where it is none of the others.
+func (c Clues) own() device {
+	for _, d := range devices {
+		if d.name == c.Device {
+			return d
+		}
+	}
+	d := device{conf: "PYTORCH_CUDA_ALLOC_CONF", tool: "nvidia-smi", visible: "CUDA_VISIBLE_DEVICES"}
+	if c.Torch.From >= 209 { // CUDA's name is read until then, and said to be old
+		d.conf = "PYTORCH_ALLOC_CONF"
+	}
+	return d
+}
+
+// An engine is a program that serves or computes without a training step: what would help it is a setting of its own.
+type engine struct {
+	name   string
+	re     *lazy.Regexp
+	offers []proposal
+}
+
+// engines are known by their frames, and by the settings that their messages name.
+var engines = []engine{
+	{"vllm", rx(`[/\\]vllm[/\\](?:v1|worker|engine|executor|model_executor)\b|\bgpu_memory_utilization\b|\bmax_num_seqs\b|` +
+		`\bmax_model_len\b|larger than the available KV cache memory|No available memory for the cache blocks`), []proposal{
+		give("speed", "fewer sequences and tokens at a time", flag("vllm", "--max-num-seqs (half), --max-num-batched-tokens "+
+			"(half)")),
+		give("speed", "no CUDA graphs, which hold memory of their own", flag("vllm", "--enforce-eager")),
+		give("speed", "the model over several cards", flag("vllm", "--tensor-parallel-size 2")),
+		give("numerics", "a smaller cache, in 8 bits", flag("vllm", "--kv-cache-dtype fp8")),
+		give("recipe", "a shorter context", flag("vllm", "--max-model-len (as long as the longest request)"))}},
+	{"sglang", rx(`[/\\]sglang[/\\]srt[/\\]|mem[-_]fraction[-_]static|(?:Prefill|Decode) out of memory`), []proposal{
+		give("none", "a larger share for weights and cache where the cache is too small, a smaller one where a step ran out",
+			flag("sglang", "--mem-fraction-static")),
+		give("speed", "smaller pieces of a prompt, and fewer requests at a time",
+			flag("sglang", "--chunked-prefill-size 2048 --max-running-requests (half) --cuda-graph-max-bs (half)")),
+		give("speed", "the model over several cards", flag("sglang", "--tp 2")),
+		give("recipe", "a shorter context", flag("sglang", "--context-length"))}},
+	{"llama.cpp", rx(`\bggml_\w+|\bllama_(?:init|model|context|kv|new)\w*|\balloc_tensor_range\b`), []proposal{
+		give("speed", "fewer layers on the card, or smaller batches", flag("llama.cpp", "-ngl (fewer) -ub 256")),
+		give("numerics", "a cache in 8 bits, or a model of fewer bits", flag("llama.cpp", "-fa on -ctk q8_0 -ctv q8_0")),
+		give("recipe", "a shorter context", flag("llama.cpp", "-c 8192"))}},
+	{"xgboost", rx(`\bXGBoostError\b|[/\\]xgboost[/\\]`), []proposal{
+		give("none", "data that is made into bins as it is read", flag("xgboost", "QuantileDMatrix(data_iterator)")),
+		give("speed", "data that stays on the host", flag("xgboost", "ExtMemQuantileDMatrix")),
+		give("numerics", "fewer bins", flag("xgboost", "max_bin=128")),
+		give("recipe", "a sample of the rows for each tree", flag("xgboost", "subsample=0.3, sampling_method=gradient_based"))}},
+	{"rapids", rx(`\bRMM failure\b|\brmm::|\bRMM_ERROR|[/\\](?:cudf|cuml|rmm|dask_cuda)[/\\]`), []proposal{
+		give("speed", "memory that may be larger than the card's", flag("rmm", "rmm.reinitialize(managed_memory=True)")),
+		give("speed", "data that is spilled to the host", flag("dask_cuda", "--device-memory-limit 0.6 --enable-cudf-spill")),
+		give("speed", "data in smaller parts")}},
+}
+
+// served adds what helps an engine, if the text shows one and no training; whether it does.
+func (a *remedies) served() bool {
+	for _, of := range []string{ofTransformers, ofDeepSpeed, ofFSDP, ofLightning, ofAccelerate} {
+		if a.c.use(of) {
+			return false
+		}
+	}
+	for _, e := range engines {
+		if !a.c.use(e.name) {
+			continue
+		}
+		if e.name == "vllm" {
+			a.share()
+		}
+		for _, p := range e.offers {
+			a.offer(p.cost, p.what, p.exact...)
+		}
+		return true
+	}
+	return false
+}
+
+// share adds vLLM's share of the card: more of it for a cache that is too small, less for what is beside it.
+func (a *remedies) share() {
+	if strings.Contains(a.r.Cause, "for the cache of keys") {
+		a.offer("none", "a larger share of the card, if nothing else is on it", flag("vllm", "--gpu-memory-utilization 0.95"))
+		return
+	}
+	a.offer("none", "a smaller share of the card for weights and cache: what lies outside it needs room",
+		flag("vllm", "--gpu-memory-utilization 0.8"))
+}
+
+// A scheduler is what gave a job its memory and ended it: how it is known, with the amount in the group if it is
+// printed, and how more is asked for.
+type scheduler struct {
+	name string
+	re   *lazy.Regexp
+	of   string                  // the tool
+	more func(unit.Bytes) string // its setting for so much
+}
+
+func inUnits(format string, size unit.Bytes) func(unit.Bytes) string {
+	return func(b unit.Bytes) string { return strings.ReplaceAll(format, "N", fmt.Sprint(int64((b+size-1)/size))) }
+}
+
+// schedulers: LSF's bsub and its mail of a job's end, PBS's and Torque's server, Grid Engine's execd, Ray's raylet, the
+// kubelet, HTCondor's starter, YARN's node manager.
+var schedulers = []scheduler{
+	{"lsf", rx(`TERM_MEMLIMIT|Total Requested Memory :\s+(\d[\d.]* ?[KMGT]B)|\bLSF memory usage limit|#BSUB\b|\.lsbatch\b`),
+		"bsub", inUnits(`-M NMB -R "rusage[mem=NMB]"`, unit.MiB)},
+	{"sge", rx(`exceed\w* (?:job )?hard limit "?\w*(?:vmem|rss|_data)"?.*?limit: ?(\d+)|#\$ -l h_vmem|\bh_(?:vmem|rss)\b`),
+		"qsub", inUnits("-l h_vmem=NG", unit.GiB)},
+	{"pbs", rx(`\b(?:mem|vmem|pmem|pvmem) \d+\w* exceed\w* (?:resource )?limit (\d+\w*)|#PBS\b|` +
+		`job violates resource usage limits`), "qsub", inUnits("-l select=1:mem=Ngb", unit.GiB)},
+	{"ray", rx(`memory usage threshold|killed due to (?:the node running low on )?memory|\bray\.exceptions\.OutOfMemoryError|` +
+		`workers? killed by the Ray|\(raylet\)`), "ray", nil},
+	{"kubernetes", rx(`\bOOMKilled\b|\bkubelet\b|\bkubepods\b|^\s+memory: +(\d+[KMGT]i)\s*$`), "kubernetes",
+		inUnits("resources.limits.memory: NGi", unit.GiB)},
+	{"htcondor", rx(`gone over (?:cgroup )?memory limit of (\d+ ?\w+)|\bcondor_\w+|Job was held.*memory|\bRequestMemory\b`),
+		"condor_submit", inUnits("request_memory = NM", unit.MiB)},
+	{"yarn", rx(`running beyond \w+ memory limits|exceeding (?:YARN |\w+ )?memory limits`), "spark-submit",
+		inUnits("--conf spark.executor.memoryOverhead=Ng", unit.GiB)},
+	{"oomd", rx(`\bsystemd-oomd\b|\bearlyoom\b`), "", nil},
+}
+
+// readScheduler takes the scheduler of a line, and the amount that it gave.
+func (c *Clues) readScheduler(text string) {
+	for _, s := range schedulers {
+		if c.Scheduler != "" && c.Scheduler != s.name {
+			continue
+		}
+		m := s.re.FindStringSubmatch(text)
+		if m == nil {
+			continue
+		}
+		c.Scheduler = s.name
+		for _, g := range m[1:] {
+			if g != "" && c.Granted == "" {
+				c.Granted = g
+			}
+		}
+		return
+	}
+}
+
+// granted is the memory that a scheduler gave the job; 0 if it did not print that.
+func (c Clues) granted() unit.Bytes {
+	s := strings.ToUpper(strings.ReplaceAll(c.Granted, " ", ""))
+	if v, ok := printed.ParseSize(s); ok {
+		return *printed.Rounded(v)
+	}
+	return 0
+}
+
+// moreOf adds more memory from the scheduler that the text shows; false where it shows none.
+func (a *remedies) moreOf() bool {
+	switch a.c.Scheduler {
+	case "ray":
+		a.offer("none", "fewer tasks at a time on a machine: more CPUs for each, or the memory that each needs",
+			flag("ray", "@ray.remote(num_cpus=2, memory=8 * 2**30)"))
+		a.offer("none", "a later end: Ray kills workers before the machine's memory is used up (0.95 of it, unless told "+
+			"otherwise)", env("RAY_memory_usage_threshold=0.98"))
+		return true
+	case "oomd":
+		a.offer("none", "who ended it, and at what pressure: a daemon that watches memory, before the kernel does",
+			ask("journalctl -u systemd-oomd -u earlyoom"))
+		return true
+	}
+	for _, s := range schedulers {
+		if s.name != a.c.Scheduler || s.more == nil {
+			continue
+		}
+		what, more := "more memory for the job", 24*unit.GiB
+		if had := a.c.granted(); had > 0 {
+			what, more = fmt.Sprintf("more memory for the job than the %v that it was given", had), had+had/2
+		}
+		a.offer("none", what, flag(s.of, s.more(more)))
+		return true
+	}
+	return false
+}
+
+// array matches NumPy's message for one array (numpy/_core/_exceptions.py).
+var array = rx(`Unable to allocate .{0,24}\ban array with shape|Unable to allocate array with shape`)
+
+// oneArray adds what helps where one array did not fit in host memory; false where it is none.
+func (a *remedies) oneArray() bool {
+	if len(a.r.Evidence) == 0 || !array.MatchString(a.r.Evidence[0].Text) {
+		return false
+	}
+	a.offer("none", "that array in parts, or memory-mapped: no part of the program needs all of it at once",
+		flag("numpy", `numpy.memmap, numpy.load(path, mmap_mode="r")`))
+	a.offer("numerics", "a smaller type of its elements: float64 is NumPy's own, float32 half of it, uint8 an eighth")
+	return true
+}
