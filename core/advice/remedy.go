@@ -576,6 +576,9 @@ func (a *remedies) notMemory() {
 	for _, p := range otherRemedies[a.r.NotMemory] {
 		a.offer(p.cost, p.what, p.exact...)
 	}
+	if a.r.NotMemory == "exception" {
+		a.excepted()
+	}
 	for _, step := range printed.FaultNamed(a.r.NotMemory).Do {
 		a.do(step)
 	}

@@ -225,3 +225,57 @@ func TestOtherWordsForIt(t *testing.T) {
 		c.check(t)
 	}
 }
+
+// stamped puts a stamp before each line, as a logger does whose records have one line each.
+func stamped(stamp, text string) string {
+	out := ""
+	for line := range strings.Lines(text) {
+		out += stamp + line
+	}
+	return out
+}
+
+// A traceback with something before each of its lines is one, whatever that is; a warning's is none.
+func TestStampedTracebacks(t *testing.T) {
+	const frames = "  File \"/home/u/fit.py\", line 41, in step\n    loss = f(x)\n"
+	for _, stamp := range []string{"2026-03-04 05:06:07,891 - trainer - ERROR - ", "[2026-03-04 05:06:07] [rank 3] ",
+		"E0304 05:06:07.123000 4411 fit.py:12] [1/0] ", "05:06:07 | ERROR    | run:main:7 | ", "fit-worker-0: ", "stderr: ",
+		"2026-03-04T05:06:07.1Z ERROR app: "} {
+		oom := stamped(stamp, began+frames+refused)
+		if r := reported(t, oom); !r.OOM || !r.Fatal || r.Frame != "fit.py:41 in step" {
+			t.Errorf("%q: oom %v, fatal %v, at %q: %s", stamp, r.OOM, r.Fatal, r.Frame, r.Cause)
+		}
+		key := stamped(stamp, began+frames+"KeyError: 'pixel_values'\n")
+		if r := reported(t, key); r.OOM || !r.Fatal || r.NotMemory != "exception" || r.Cause != "KeyError: 'pixel_values'" {
+			t.Errorf("%q: oom %v, fatal %v, %q: %s", stamp, r.OOM, r.Fatal, r.NotMemory, r.Cause)
+		}
+	}
+	caught := stamped("2026-03-04 05:06:07 WARNING loader: ", began+frames+"KeyError: 'caption'\n") + "epoch 1 loss 0.4\n"
+	if r := reported(t, caught); r.Fatal {
+		t.Errorf("a warning's: %s", r.Cause)
+	}
+}
+
+// What is logged of a device's fault, or printed alone of weights that do not fit, ends a program if nothing follows.
+func TestLoggedFaults(t *testing.T) {
+	const (
+		fault    = "2026-03-04 05:06:07,891 ERROR worker: CUDA error: an illegal memory access was encountered\n"
+		mismatch = "size mismatch for head.weight: copying a param with shape torch.Size([10, 64]) from checkpoint, the shape " +
+			"in current model is torch.Size([7, 64]).\n"
+	)
+	for name, tt := range map[string]struct{ text, what string }{
+		"a logged fault":              {"epoch 1 loss 0.5\n" + fault, "illegal_access"},
+		"a fault of one step":         {"step 1 loss 0.5\n" + fault + "step 2 loss 0.4\nstep 3 loss 0.3\n", ""},
+		"a warning of one":            {strings.Replace(fault, "ERROR", "WARNING", 1), ""},
+		"weights":                     {mismatch, "weights_mismatch"},
+		"keys of weights":             {"Missing key(s) in state_dict: \"a.weight\", \"a.bias\". \n\t" + mismatch, "weights_mismatch"},
+		"weights of a lenient loader": {"The model and loaded state dict do not match exactly\n\n" + mismatch + "start training\n", ""},
+		"no program":                  {"bash: accelerate: command not found\n", "not_found"},
+		"no file":                     {"python: can't open file '/w/fit.py': [Errno 2] No such file or directory\n", "not_found"},
+		"a tool that is not needed":   {"sh: 1: nvidia-smi: not found\nepoch 1 loss 0.4\n", ""},
+	} {
+		if r := reported(t, tt.text); r.Fatal != (tt.what != "") || r.NotMemory != tt.what {
+			t.Errorf("%s: fatal %v, %q: %s", name, r.Fatal, r.NotMemory, r.Cause)
+		}
+	}
+}

@@ -269,12 +269,38 @@ func (m *ruleMatch) endsProgram() bool {
 	case decreed:
 		return !m.quoted
 	case spoken, consequence:
-		return m.rule.weight == sure && m.rule.kind != GPUUnspecified || !m.reported() || m.givesUp()
+		if m.rule.alone && !m.endsText() {
+			return false
+		}
+		return m.sticks() || m.rule.weight == sure && m.rule.kind != GPUUnspecified || !m.reported() || m.givesUp()
 	case raised:
 		return !m.quoted && (m.name != "" || m.traced || m.Count() > 1 && failed.MatchString(m.before)) || m.givesUp()
 	}
 	return false // survived, retried
 }
+
+// endsText reports whether nothing but more of the same, or what belongs to it, follows.
+func (m *ruleMatch) endsText() bool {
+	for _, r := range m.rows[m.at+1:] {
+		if b := r.Body; strings.TrimSpace(b) != "" && b[0] != ' ' && b[0] != '\t' && b[0] != '"' && !m.rule.re.MatchString(b) {
+			return false
+		}
+	}
+	return m.name == "" && !m.quoted && !logged.MatchString(m.text)
+}
+
+// sticks reports whether a device's fault was logged as an error, and nothing shows that work went on: after such a
+// fault the device does no more of it for this process.
+func (m *ruleMatch) sticks() bool {
+	return m.rule.late && !m.quoted && asError.MatchString(m.text[:min(len(m.text), 160)]) &&
+		!slices.ContainsFunc(m.rows[m.at+1:], func(r printed.Row) bool {
+			_, counts := printed.ProgressOf(r.Body)
+			return counts
+		})
+}
+
+// asError is the level of a record that is no warning.
+var asError = rx(`\b(?:ERROR|CRITICAL|FATAL|[Ee]rror|[Cc]ritical|[Ff]atal)\b`)
 
 // reported reports whether the words are quoted or logged, as by a program that goes on.
 func (m *ruleMatch) reported() bool {
@@ -385,7 +411,7 @@ func harnessAbove(rs []printed.Row, at int) bool {
 
 var (
 	// warning is a warning of a fault; torch and TensorFlow look for a card as they start, and go on without.
-	warning = rx(`(?:^|[\s(])[A-Z]\w*Warning: |failed call to cuInit`)
+	warning = rx(`(?:^|[\s(])[A-Z]\w*Warning: |failed call to cuInit|^.{0,50}\bWARNING\b|^(?:.{0,50}[^L])?[ |[]WARN\b`)
 	// dropped are Inductor's words for one way to compute something that it tried and does without
 	// (torch/_inductor/select_algorithm.py).
 	dropped = rx(`Ignoring this choice|for benchmark choice|[Ee]rror during autotuning|(?i:skipping (?:this )?config)`)

@@ -57,7 +57,9 @@ type rule struct {
 	pressed bool
 	// loose: its words are no program's own, and count only where they end one.
 	loose bool
-	cause string // one line for a person; of memory, the device that ran out
+	// alone: it counts only where nothing but the same follows; late: a device that prints it does no more work.
+	alone, late bool
+	cause       string // one line for a person; of memory, the device that ran out
 }
 
 // The rules of the table: gpu, host and shm are of memory that ran out, kill of processes that were killed for the
@@ -105,7 +107,7 @@ func oneOf(res []string) *pattern { return rx(strings.Join(res, "|")) }
 // stands before what is fatal, the particular before the general; and before all a kernel's lack of on-chip memory, which
 // has the words of a card's.
 var rules = slices.Concat(faultRules(printed.Faults[:1]), memoryRules, faultRules(printed.Faults[1:]),
-	faultRules(printed.Codes), otherRules, faultRules(printed.Crashes), lastRules)
+	faultRules(printed.Codes), otherRules, faultRules(printed.Crashes), faultRules(printed.Alones), lastRules)
 
 // faultRules are the rules of faults: one of their own words, one of an exception's.
 func faultRules(faults []printed.Fault) (out []rule) {
@@ -120,7 +122,9 @@ func faultRules(faults []printed.Fault) (out []rule) {
 			weight = exception
 		}
 		if f.Spoken != "" {
-			out = append(out, other(f.Name, weight, nature, f.Cause, f.Spoken))
+			r := other(f.Name, weight, nature, f.Cause, f.Spoken)
+			r.alone, r.late = f.Alone, f.Late()
+			out = append(out, r)
 		}
 		if f.Raised != "" {
 			out = append(out, other(f.Name, weight, raised, f.Cause, f.Raised))

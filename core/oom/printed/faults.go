@@ -12,7 +12,9 @@ type Fault struct {
 	// Crash: other messages may say why; Echo: it is what follows when another process has ended; Final: nothing that is
 	// logged is like it.
 	Crash, Echo, Final bool
-	Do                 []Step
+	// Alone: it may be no failure, and counts only where nothing but the same follows.
+	Alone bool
+	Do    []Step
 }
 
 // A Step is one thing to do about a fault.
@@ -30,7 +32,7 @@ func (f Fault) Late() bool {
 
 // FaultNamed returns the first fault of a name; its zero value if there is none.
 func FaultNamed(name string) Fault {
-	for _, f := range slices.Concat(Faults, Crashes, Codes) {
+	for _, f := range slices.Concat(Faults, Crashes, Codes, Alones) {
 		if f.Name == name {
 			return f
 		}
@@ -374,6 +376,20 @@ var Codes = []Fault{
 			`^error: unexpected argument|^\S+: unrecognized option|^Could not override '`,
 		Do: []Step{{"the spelling of that argument, and what the program of this version takes", "",
 			"python PROGRAM --help"}}},
+}
+
+// Alones are texts of a failure that others print too, and go on.
+var Alones = []Fault{
+	{Name: "weights_mismatch", Crash: true, Alone: true,
+		Cause: "the weights are of another model or configuration",
+		// torch/nn/modules/module.py, load_state_dict
+		Spoken: `^\W*size mismatch for [\w.]+: copying a param|^\W*(?:Missing|Unexpected) key\(s\) in state_dict: `,
+		Do: []Step{{"weights of the same model and configuration (number of classes, vocabulary, width); strict=False only " +
+			"where that part is meant to be new", "", ""}}},
+	{Name: "not_found", Crash: true, Alone: true, Cause: "the program or its file was not found",
+		Spoken: `: command not found\s*$|can't open file '.*': \[Errno 2\]|^\S*sh: (?:line \d+: |\d+: )?\S+: (?:not found|` +
+			`No such file or directory)\s*$|executable file not found in|^fish: Unknown command|^zsh: command not found`,
+		Do: []Step{{"the path of the program, and the environment that has it", "", "pwd; which python; echo $PATH"}}},
 }
 
 // ended is the end of a process with one of some codes.

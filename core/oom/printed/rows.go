@@ -92,7 +92,56 @@ func Rows(lines []Held, first int, words *Words) ([]Row, int) {
 	if first >= len(lines) {
 		from = len(out)
 	}
+	unstamp(out)
 	return out, from
+}
+
+const beginsTrace = "Traceback (most recent call last):"
+
+// unstamp takes off what a logger has put before each line of a traceback, of whatever form: what stands before its first
+// line stands before the others too, with other digits. A warning's is left, which a program goes on after.
+func unstamp(rs []Row) {
+	for i := 0; i+1 < len(rs); i++ {
+		head, _, ok := strings.Cut(rs[i].Body, beginsTrace)
+		if !ok || head == "" || len(head) > 160 || mildHead.MatchString(head) {
+			continue
+		}
+		if next, ok := without(rs[i+1].Body, head); !ok || !strings.HasPrefix(next, "  File ") {
+			continue
+		}
+		for others := 0; i < len(rs) && others < 5; i++ {
+			if rest, ok := without(rs[i].Body, head); ok {
+				rs[i].Body, others = rest, 0
+			} else {
+				others++
+			}
+		}
+	}
+}
+
+// mildHead is a level of a record that is no failure.
+var mildHead = rx(`(?i)\b(?:warn(?:ing)?|info|debug)\b`)
+
+// without returns a line without a head, whose digits may be others, and as many as they need; false if it has no such head.
+func without(line, head string) (string, bool) {
+	digit := func(s string, i int) bool { return i < len(s) && s[i] >= '0' && s[i] <= '9' }
+	at := 0
+	for i := 0; i < len(head); {
+		if digit(head, i) && digit(line, at) {
+			for digit(head, i) {
+				i++
+			}
+			for digit(line, at) {
+				at++
+			}
+			continue
+		}
+		if at >= len(line) || line[at] != head[i] {
+			return "", strings.TrimSpace(head[i:]) == "" && at == len(line)
+		}
+		i, at = i+1, at+1
+	}
+	return line[at:], true
 }
 
 // cut returns where to end the first row of a text that is longer than one: at a space, and if there is one, far from

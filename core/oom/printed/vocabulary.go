@@ -50,7 +50,8 @@ var (
 		"double free", "malloc(): ", "realloc(): ", "corrupted size", "corrupted double", "munmap_chunk", "malloc_consolidate",
 		"overflowed its stack", "llvm error", "breakpoint trap", "being freed", "segfault at", "bad_access", "xc000", "xc00000fd",
 		"-10737", "3221225477", "library not loaded", "loading shared libraries", "unexpected argument", "unrecognized option",
-		"could not override",
+		"could not override", "size mismatch for", "key(s) in state_dict", "command not found", ": not found", "can't open file",
+		"executable file not", "unknown command",
 	}
 	FrameWords = []string{"  file \"", "❱"}
 )
