@@ -79,6 +79,8 @@ func TestFaults(t *testing.T) {
 		"cuda_unknown": {began + inMain + "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up " +
 			"environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start.\n"},
 		"cudnn_version": {
+			"2026-03-04 05:06:07.1: E tensorflow/stream_executor/cuda/cuda_dnn.cc:343] Loaded runtime CuDNN library: 7.0.4 but " +
+				"source was compiled with: 7.2.1.  CuDNN library needs to match.\nSegmentation fault (core dumped)\n",
 			"Could not load library libcudnn_ops.so.9. Error: libcudnn_ops.so.9: cannot open shared object file\nAborted\n",
 			"Unable to load any of {libcudnn_graph.so.9.1.0, libcudnn_graph.so.9.1, libcudnn_graph.so.9}\nInvalid handle. " +
 				"Cannot load symbol cudnnCreateTensorDescriptor\nAborted (core dumped)\n",
@@ -92,6 +94,8 @@ func TestFaults(t *testing.T) {
 			began + inMain + "RuntimeError: miopenStatusUnknownError\n"},
 		"cublas_failed": {began + inMain + "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling " +
 			"`cublasSgemm( handle, opa, opb, m, n, k)`\n"},
+		"nccl_system": {"w0: [rank0]: RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)\n" +
+			"Traceback (most recent call last):\n  File \"/usr/lib/python3.10/runpy.py\", line 196, in run\n    main()\n"},
 		"duplicate_gpu": {began + inMain + "torch.distributed.DistBackendError: NCCL error in: x.cpp:1275, invalid usage " +
 			"(run with NCCL_DEBUG=WARN for details), NCCL version 2.21.5\nncclInvalidUsage: This usually reflects invalid " +
 			"usage of NCCL library.\nLast error:\nDuplicate GPU detected : rank 3 and rank 0 both on CUDA device 1000\n"},
@@ -118,6 +122,10 @@ func TestCrashes(t *testing.T) {
 			"step 3 loss 1.5\nAbort trap: 6\n",
 			"./run.sh: line 4: 70211 Abort trap: 6           python train.py\n",
 			"/src/ggml/src/ggml.c:3004: GGML_ASSERT(ggml_can_mul_mat(a, b)) failed\n",
+			"[2026-03-04 05:06:07][DEBUG] core: ggml.c:11: GGML_ASSERT(n_rows > 0) failed\n[2026-03-04 05:06:09][ERROR] \n",
+			"Error: runner process has terminated: signal: aborted (core dumped)\n",
+			"2026-03-04 05:06:07.8: F tensorflow/core/kernels/conv_ops.cc:659] Check failed: algorithms\n已放弃 (核心已转储)\n",
+			"Abgebrochen (Speicherabzug geschrieben)\n",
 			"GGML_ASSERT: /src/ggml-cuda.cu:4711: ptr == (void *) (pool_addr + pool_used)\n",
 			"terminate called after throwing an instance of 'std::out_of_range'\n  what():  vector::_M_range_check\n",
 			"terminate called without an active exception\n",
@@ -138,7 +146,8 @@ func TestCrashes(t *testing.T) {
 			"Process finished with exit code -1073741819 (0xC0000005)\n",
 			"[ 991.2] python[4411]: segfault at 8 ip 00007f11 sp 00007ffc error 4 in libtorch_cpu.so\n",
 			"RuntimeError: DataLoader worker (pid 811) is killed by signal: Segmentation fault.\n",
-			"The command exited with code 139.\n"},
+			"The command exited with code 139.\n", "[a1-n0-0] terminated with exit code (139). Reason [Error].\n",
+			"段错误 (核心已转储)\n", "Erreur de segmentation (core dumped)\n"},
 		"heap_corrupted": {"free(): invalid pointer\nAborted (core dumped)\n", "double free or corruption (!prev)\n",
 			"malloc(): unaligned tcache chunk detected\nAborted\n", "corrupted size vs. prev_size\n",
 			"*** stack smashing detected ***: terminated\n",
@@ -189,7 +198,7 @@ func TestFaultsThatEndNothing(t *testing.T) {
 func TestFaultTable(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range slices.Concat(printed.Faults, printed.Crashes, printed.Codes) {
-		if f.Crash || f.Echo {
+		if f.Crash || f.Echo || f.Final {
 			seen[f.Name] = false // a name may have several causes
 		}
 		if f.Cause == "" || strings.HasSuffix(f.Cause, ".") || seen[f.Name] || f.Spoken+f.Raised == "" {
@@ -212,6 +221,8 @@ func TestOtherWordsForIt(t *testing.T) {
 		{name: "an NPU's", text: began + inMain + "RuntimeError: NPU function error: aclrtMalloc, error code is 207001\n"},
 		{name: "in another's text", text: began + inMain +
 			"RuntimeError: worker 3 failed with OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB')\n"},
+		{name: "a library's, over two lines", text: "terminate called after throwing an instance of 'CUDA::error'\n  what():  " +
+			"/src/SimpleMalloc.hpp(42):\nerror: out of memory\n"},
 		{name: "CUDA.jl's", text: "ERROR: Out of GPU memory trying to allocate 2.000 GiB\nEffective GPU memory usage: 99%\n"},
 	} {
 		c.oom, c.fatal, c.kind = true, true, GPUUnspecified

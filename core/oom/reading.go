@@ -305,7 +305,7 @@ var asError = rx(`\b(?:ERROR|CRITICAL|FATAL|[Ee]rror|[Cc]ritical|[Ff]atal)\b`)
 // reported reports whether the words are quoted or logged, as by a program that goes on.
 func (m *ruleMatch) reported() bool {
 	return m.quoted || m.name == "" && !m.traced && logged.MatchString(m.text) && !strings.HasPrefix(m.text,
-		"Error: ") && !closing.MatchString(m.text)
+		"Error: ") && !(m.ofMemory() && strings.HasPrefix(m.text, "error: ")) && !closing.MatchString(m.text)
 }
 
 // closing are a launcher's log lines for the end of what it started.

@@ -347,6 +347,7 @@ var memoryRules = []rule{
 	// src/ray/raylet/node_manager.cc
 	kill(sure, spoken,
 		`[1-9]\d* [Ww]orkers? \(tasks / actors\) killed due to memory pressure`,
+		`\bRayOutOfMemoryError: `,
 		`[Ww]orkers? (?:was|were) killed due to (?:memory pressure|the node running low on memory)`),
 	// Slurm's slurmstepd, old and new words; the kernel's mm/oom_kill.c; Kubernetes; Ray; LSF; PBS
 	kill(sure, spoken,
@@ -373,7 +374,7 @@ var memoryRules = []rule{
 		`^\s*\*{0,2}Killed\*{0,2}\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|^\d+ Killed\b`,
 		`zsh: killed\b|\[\d+\] +[+-]? *\d+ killed\b|Signal 9 \(SIGKILL\) received by|Signals\.SIGKILL`,
 		`terminated (?:with|by) signal (?:SIGKILL|9\b)`,
-		`(?:exit ?code|return code|exit status|exited with code)[ :=]+(?:-9|137)\b|interrupted by signal 9`,
+		`(?:exit ?code|return code|exit status|exited with code)[ :=]+\(?(?:-9|137)\b|interrupted by signal 9|signal: killed`,
 		`[Tt]erminated by signal 9\b|failed \(exitcode: -9\)`).because(""),
 	{kind: HostOOM, weight: killed, nature: spoken, re: printed.EndedAbroad},
 }
@@ -429,7 +430,7 @@ const NoWorkspace = "no_workspace"
 // own warnings stand right above the failure that they cause, and the exception itself need not name memory.
 
 // cutOffRule is a traceback without its last line.
-var cutOffRule = rule{name: "cut_off", kind: NoMemory, weight: exception, nature: raised,
+var cutOffRule = rule{name: "cut_off", kind: NoMemory, weight: echo + 5, nature: raised,
 	cause: "the text ends inside a traceback, before the exception's own line"}
 
 // launchedRule is that of a launcher of processes: of another process's end.

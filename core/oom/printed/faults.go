@@ -335,7 +335,7 @@ var Crashes = []Fault{
 		Spoken: `(?:^|[\d:] +|zsh: |: )[Ff]loating point exception\b|\bSIGFPE\b`,
 		Do:     []Step{backtrace}},
 	{Name: "crash", Crash: true,
-		Cause: "the program crashed: native code read or wrote where it may not",
+		Cause: segfault,
 		Spoken: `[Ss]egmentation fault|\bSIGSEGV\b|\bsegfault at [\da-f]|EXC_BAD_ACCESS|0x[cC]0000005\b|` +
 			`Windows fatal exception: access violation|-1073741819\b|3221225477\b`,
 		Do: []Step{backtrace, versions}},
@@ -348,14 +348,21 @@ var Crashes = []Fault{
 		Spoken: `[Ss]tack overflow\b.{0,40}(?:core|abort|fatal)|0x[cC]00000[fF][dD]\b|has overflowed its stack|Cannot recover from stack overflow`,
 		Do:     []Step{{"a larger stack, or less recursion", "", "ulimit -s unlimited"}, backtrace}},
 	{Name: "aborted", Crash: true,
-		Cause: "the program was aborted: native code found an error that it cannot handle",
+		Cause: aborted,
 		Spoken: `terminate called (?:after throwing|without an active|recursively)|libc\+\+abi: terminating|^\s*Aborted\b|` +
 			`: line \d+: +\d+ Aborted\b|[Aa]bort trap\b|^zsh: (?:abort|trace trap)\b|^zsh: IOT instruction|\bSIGABRT\b|` +
-			`\bSIGTRAP\b|[Tt]race/breakpoint trap|GGML_(?:ASSERT|ABORT)\b|\*\*\* Check failure stack trace|` +
-			`^F\d{4} .*Check failed: |failed assertion [\x60']|: Assertion [\x60'].*' failed|^Assertion failed: .*, line \d|` +
+			`\bSIGTRAP\b|[Tt]race/breakpoint trap|GGML_ABORT\b|\*\*\* Check failure stack trace|signal: aborted|` +
+			`^F\d{4} .*Check failed: |^\d[\d :.-]+: F \S+:\d+\] |failed assertion [\x60']|: Assertion [\x60'].*' failed|^Assertion failed: .*, line \d|` +
 			`^Fatal (?:Python|glibc) error|^fatal runtime error|^LLVM ERROR: |^thread '.*' (?:\(\d+\) )?panicked at|` +
 			`Fatal Python error: |0x[cC]0000409\b|terminated by signal SIG(?:ABRT|TRAP)`,
 		Do: []Step{backtrace}},
+	// bash's words in other languages (its po files)
+	{Name: "aborted", Crash: true, Cause: aborted,
+		Spoken: `已放弃|中止 \(|Abgebrochen \(|^Abandon\b.*\(|Abortado \(|Annullato \(|Аварийный останов|Przerwane \(`},
+	{Name: "crash", Crash: true, Cause: segfault,
+		Spoken: `段错误|区段错误|Speicherzugriffsfehler|Erreur de segmentation|Violación de segmento|Errore di segmentazione|` +
+			`Falha de segmentação|Ошибка сегментирования|Naruszenie ochrony pamięci|세그멘테이션 오류`},
+	{Name: "aborted", Final: true, Cause: aborted, Spoken: `GGML_ASSERT(?:\(.*\) failed|: \S)`},
 	{Name: "crash", Crash: true, Cause: "the program crashed",
 		Spoken: `The [Kk]ernel crashed while|[Kk]ernel (?:appears to have |has )?died\b|\(core dumped\)|Caught signal \d+ \(`},
 }
@@ -392,6 +399,11 @@ var Alones = []Fault{
 		Do: []Step{{"the path of the program, and the environment that has it", "", "pwd; which python; echo $PATH"}}},
 }
 
+const (
+	aborted  = "the program was aborted: native code found an error that it cannot handle"
+	segfault = "the program crashed: native code read or wrote where it may not"
+)
+
 // ended is the end of a process with one of some codes.
 func ended(name, codes string) Fault {
 	f := Fault{Name: name, Spoken: byCode(codes), Echo: true}
@@ -404,7 +416,7 @@ func ended(name, codes string) Fault {
 }
 
 func byCode(codes string) string {
-	return `(?:[Ee]xit ?[Cc]ode|[Rr]eturn code|[Ee]xit status|[Ee]xited with(?: code)?|exitcode ?|with status)[ :=]+(?:` +
+	return `(?:[Ee]xit ?[Cc]ode|[Rr]eturn code|[Ee]xit status|[Ee]xited with(?: code)?|exitcode ?|with status)[ :=]+\(?(?:` +
 		codes + `)(?:[^\d.]|\.\D|\.?$)`
 }
 

@@ -50,6 +50,10 @@ var (
 		"double free", "malloc(): ", "realloc(): ", "corrupted size", "corrupted double", "munmap_chunk", "malloc_consolidate",
 		"overflowed its stack", "llvm error", "breakpoint trap", "being freed", "segfault at", "bad_access", "xc000", "xc00000fd",
 		"-10737", "3221225477", "library not loaded", "loading shared libraries", "unexpected argument", "unrecognized option",
+		"check failed", "signal: ", "cudnn library", "已放弃", "中止 (", "abgebrochen (", "abandon", "abortado (", "annullato (",
+		"Аварийный", "przerwane (", "段错误", "区段错误", "speicherzugriffsfehler", "erreur de segmentation",
+		"violación de segmento", "errore di segmentazione", "falha de segmentação", "Ошибка сегментирования",
+		"naruszenie ochrony", "세그멘테이션",
 		"could not override", "size mismatch for", "key(s) in state_dict", "command not found", ": not found", "can't open file",
 		"executable file not", "unknown command",
 	}
