@@ -110,7 +110,7 @@ var lapses = []lapse{
 		`Expected input batch_size|Given groups=|expected input\[|Sizes of tensors must match|could not broadcast|` +
 		`operands could not be broadcast|[Dd]imension out of range|size mismatch|[Ii]ncompatible shapes|shapes? .{0,40}not ` +
 		`(?:aligned|compatible)|inconsistent tensor size|view size is not compatible|Expected \d+D|expected \w+ dimensions?|` +
-		`Target size|not enough values to unpack|too many values to unpack|inhomogeneous shape|Dimensions must be equal|` +
+		`Target size|is incompatible with the layer|not enough values to unpack|too many values to unpack|inhomogeneous shape|Dimensions must be equal|` +
 		`must have the same (?:number of dimensions|shape)|[Ee]xpects? .{0,30}dim`),
 		"the shapes at that line, printed: what comes in is not what the layer or the loss was made for", ""},
 	{rx(`same device|but (?:found|got) (?:at least two devices|device)|weight type .* should be the same|` +

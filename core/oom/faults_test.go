@@ -147,6 +147,7 @@ func TestCrashes(t *testing.T) {
 			"[ 991.2] python[4411]: segfault at 8 ip 00007f11 sp 00007ffc error 4 in libtorch_cpu.so\n",
 			"RuntimeError: DataLoader worker (pid 811) is killed by signal: Segmentation fault.\n",
 			"The command exited with code 139.\n", "[a1-n0-0] terminated with exit code (139). Reason [Error].\n",
+			"torch.multiprocessing.spawn.ProcessExitedException: process 0 terminated with signal SIGSEGV\n",
 			"段错误 (核心已转储)\n", "Erreur de segmentation (core dumped)\n"},
 		"heap_corrupted": {"free(): invalid pointer\nAborted (core dumped)\n", "double free or corruption (!prev)\n",
 			"malloc(): unaligned tcache chunk detected\nAborted\n", "corrupted size vs. prev_size\n",
@@ -154,8 +155,9 @@ func TestCrashes(t *testing.T) {
 			"python(123,0x1f) malloc: *** error for object 0x6: pointer being freed was not allocated\n"},
 		"illegal_instruction": {"Illegal instruction (core dumped)\n",
 			"zsh: illegal hardware instruction  python -c 'import torch'\n", "run.sh: line 2: 88 Illegal instruction     python\n"},
-		"bus_error": {"Bus error (core dumped)\n", "zsh: bus error  python train.py\n", "exit code: 135\n"},
-		"timeout":   {"epoch 1 loss 0.4\ncommand exited with exit code 124\n", "timeout: sending signal TERM to command 'python'\n"},
+		"bus_error":  {"Bus error (core dumped)\n", "zsh: bus error  python train.py\n", "exit code: 135\n"},
+		"arithmetic": {"make: *** [Makefile:9: train] Error 136\n"},
+		"timeout":    {"epoch 1 loss 0.4\ncommand exited with exit code 124\n", "timeout: sending signal TERM to command 'python'\n"},
 		"bad_arguments": {"usage: fit.py [-h] [--lr LR]\nfit.py: error: unrecognized arguments: --learning 3\n",
 			"usage: fit.py [-h]\nfit.py: error: the following arguments are required: --data\n",
 			"Usage: fit [OPTIONS]\nTry 'fit --help' for help.\n\nError: No such option: --lrr\n"},
@@ -223,9 +225,25 @@ func TestOtherWordsForIt(t *testing.T) {
 			"RuntimeError: worker 3 failed with OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB')\n"},
 		{name: "a library's, over two lines", text: "terminate called after throwing an instance of 'CUDA::error'\n  what():  " +
 			"/src/SimpleMalloc.hpp(42):\nerror: out of memory\n"},
+		{name: "Metal's largest buffer", text: began + inMain + "RuntimeError: Invalid buffer size: 24.10 GB\n"},
+		{name: "TensorRT-LLM's", text: "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMalloc(p, n): out of memory (/src/b.h:2)\n"},
+		{name: "XLA's constants", text: began + inMain +
+			"jaxlib.xla_extension.XlaRuntimeError: INTERNAL: Failed to allocate 100000256 bytes for new constant\n"},
 		{name: "CUDA.jl's", text: "ERROR: Out of GPU memory trying to allocate 2.000 GiB\nEffective GPU memory usage: 99%\n"},
 	} {
 		c.oom, c.fatal, c.kind = true, true, GPUUnspecified
+		c.check(t)
+	}
+	for _, c := range []class{
+		{name: "systemd's", text: "Mar 04 05:06:07 h systemd-oomd[811]: Killed /user.slice/a.scope due to memory pressure for " +
+			"/user.slice being 68.70% > 50.00% for > 20s\n"},
+		{name: "earlyoom's", text: "Mar 04 05:06:07 h earlyoom[811]: sending SIGTERM to process 44 uid 1000 \"python\": badness 902\n"},
+		{name: "Slurm's step", text: "slurmstepd: error: Exceeded step memory limit at some point.\n"},
+		{name: "HTCondor's", text: "Error from slot1@n1: Job has gone over cgroup memory limit of 2048 megabytes.\n"},
+		{name: "Dask's", text: began + inMain + "distributed.scheduler.KilledWorker: Attempted to run task 'x' on 4 different " +
+			"workers, but all those workers died while running it.\n"},
+	} {
+		c.oom, c.fatal, c.kind = true, true, HostOOM
 		c.check(t)
 	}
 	for _, c := range []class{

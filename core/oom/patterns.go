@@ -42,27 +42,6 @@ const checked job.SignKind = "check"
 const StoppedEarly job.SignKind = "stopped early"
 
 var (
-	// early are the words for it. They count only after the last step, so that a setting of that name is none. Each has a
-	// literal, without which it would be tried on every line.
-	early = []string{
-		`(?i)\bearly[ _-]?stop(?:ped|ping)?(?:[^:=\w]|[:=]\s*[^\s\d]|$)`,
-		`(?i)\bstop(?:ped|ping)\b.{0,40}\bearly\b`,
-		`(?i)\bpatience\b.{0,60}\b(?:reached|exceeded|exhausted|ran out|is over)\b`,
-		`(?i)\bno improvement\b.{0,80}\bstop`,
-		`(?i)\bstopping (?:the )?training\b`,
-		`(?i)\b(?:has |have |training )converged\b`,
-		`(?i)^\W*converged\b`,
-		`(?i)\bconverged (?:at|after|in)\b`,
-		`(?i)\bstopped: .{0,60}\breached\b`,
-		`(?i)\b(?:target|goal|max_steps|max_epochs)\b.{0,60}\breached\b`,
-		`(?i)\breached\b.{0,20}\b(?:target|goal|desired|max(?:imum)?)\b`,
-		`(?i)\b(?:target|goal)\b.{0,40}\bachieved\b`,
-		`(?i)\bno improvement\b.{0,80}\b(?:halt|exit|terminat|end|quit)`,
-		`(?i)\bstopped improving\b`,
-		`(?i)\btrial\b.{0,30}\bpruned\b`,
-		`(?i)\btime (?:limit|budget)\b.{0,40}\b(?:reached|exceeded|is over)\b`,
-		`(?i)\bmax(?:imum)?[ _]?(?:train(?:ing)?[ _])?time\b.{0,40}\b(?:reached|exceeded)\b`,
-	}
 	// figures is what a report of a step has beside its number, and about what a line about a resume has, or a bar before
 	// its first step.
 	figures = lazy.MustCompile(`(?:loss|Loss|LOSS)\W{1,4}-?\d`)
@@ -171,7 +150,7 @@ func newSignReader(signs job.Signs) (*signReader, error) {
 		lines = append(lines, job.Sign{Kind: checked, Pattern: c.Pattern, Name: c.Name})
 	}
 	if signs.Has(job.Progress) {
-		for _, pattern := range early {
+		for _, pattern := range printed.Early {
 			lines = append(lines, job.Sign{Kind: StoppedEarly, Pattern: pattern})
 		}
 	}

@@ -203,7 +203,7 @@ var memoryRules = []rule{
 	// (cuda_utils.hu); FAISS (StandardGpuResources.cpp); bitsandbytes; SGLang's scheduler; CUDA.jl; Jittor; MindSpore; torch_npu
 	gpu(probable, spoken,
 		`bad_alloc: (?:out_of_memory|RMM failure|cudaError|CUDA error)|RMM_ERROR_OUT_OF_MEMORY|rmm::(?:out_of_memory|bad_alloc)`,
-		`Triton Error \[\w+\]: out of memory|\[CUDA\] out of memory|[Ee]rror out of memory at line \d`,
+		`Triton Error \[\w+\]: out of memory|CUDA runtime error in .{1,200}: out of memory|\[CUDA\] out of memory|[Ee]rror out of memory at line \d`,
 		`cuda\w+ (?:error|failed:?|failure:?) out of memory|CUDA failure 2: out of memory|(?:Prefill|Decode) out of memory\.`,
 		`GPU memory is overflow|memory isn't enough and alloc failed`,
 		`error code is 207001|ACL_ERROR_RT_MEMORY_ALLOCATION|EL0004\S* `),
@@ -239,6 +239,8 @@ var memoryRules = []rule{
 		`CL_MEM_OBJECT_ALLOCATION_FAILURE|CommandBufferCallbackErrorOutOfMemory`,
 		`\[metal::malloc\] .*(?:greater than the maximum|Unable to allocate|Resource limit)|\[malloc\w*\] Unable to allocate`),
 	gpu(suspected, spoken, `\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b`),
+	// aten/src/ATen/native/mps/OperationUtils.mm, of one buffer that is larger than Metal allows; DirectML's E_OUTOFMEMORY
+	gpu(probable, raised, `Invalid buffer size: [\d.]+ [KMGT]i?B`, `8007000E\b`),
 	// torch-directml; Habana's PyTorch bridge; TensorRT's virtualMemoryBuffer.cpp; cupy/cuda/memory.pyx
 	gpu(probable, spoken,
 		`not enough GPU video memory|Cuda Driver \(out of memory\)|Error Code \d+: OutOfMemory\b`,
@@ -277,6 +279,7 @@ var memoryRules = []rule{
 		`(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|OOM|[Ff]ailed to allocate).*\d`,
 		`Ran out of memory in memory space \w+|^Out of memory while trying to allocate \d+ bytes`,
 		`RESOURCE_EXHAUSTED: Attempting to (?:reserve|allocate) \d[\d.]*[KMGT]?B?\b`).because("out of accelerator memory"),
+	gpu(suspected, raised, `INTERNAL: Failed to allocate \d+ bytes`).because("out of accelerator memory"),
 
 	// --- the host refuses an allocation -------------------------------------------------------------------------------
 	host(sure, raised, `DefaultCPUAllocator: (?:can't allocate memory|not enough memory)`),
@@ -352,7 +355,7 @@ var memoryRules = []rule{
 	// Slurm's slurmstepd, old and new words; the kernel's mm/oom_kill.c; Kubernetes; Ray; LSF; PBS
 	kill(sure, spoken,
 		`Detected \d+ oom[-_]kill event|have been (?:OOM[ -]Killed|killed by the cgroup out-of-memory)`,
-		`\bOUT_OF_MEMORY\b.*(?:slurm|State|\b0:125)|State: OUT_OF_MEMORY|(?:Exceeded|exceeded) job memory limit`,
+		`\bOUT_OF_MEMORY\b.*(?:slurm|State|\b0:125)|State: OUT_OF_MEMORY|(?:Exceeded|exceeded) (?:job|step) memory limit`,
 		`exceeded memory limit \(\d+ > \d+\), being killed|oom-kill:|(?:Out of memory|out of memory): Kill(?:ed)? process`,
 		`Memory cgroup out of memory|: tasks? [\d,-]+: Out Of Memory|\bOUT_OF_ME\+`,
 		`\bOOMKilled(?:"?\s*[:=]\s*"?[Tt]rue|[^"':=\w]|["'](?:[^:]|$)|$)|Failed with result 'oom-kill'`,
@@ -360,11 +363,15 @@ var memoryRules = []rule{
 	kill(sure, spoken,
 		`node (?:was |is )?(?:running )?low on (?:resource: )?memory|TERM_MEMLIMIT|job killed.*memory (?:usage )?limit`,
 		`\b(?:mem|vmem|pmem|pvmem|rss)\b \d+\w* exceed\w* (?:resource )?limit|hard limit "?\w*(?:vmem|rss|data)\b|`+
-			`memory usage threshold|systemd-oomd|earlyoom.*sending SIG`),
+			`memory usage threshold|systemd-oomd|earlyoom.*sending SIG`,
+		`^Killed /\S+ due to memory |sending SIG(?:TERM|KILL) to process \d+ .*\bbadness`),
 	// YARN's containers; HTCondor's starter; Vertex AI; Colab and Kaggle
 	kill(sure, spoken,
-		`for exceeding (?:\w+ )?memory limits|gone over memory limit of|replica \w+ \d+ ran out-of-memory and exited`,
+		`for exceeding (?:\w+ )?memory limits|gone over (?:cgroup )?memory limit of|replica \w+ \d+ ran out-of-memory and exited`,
 		`crashed after using all available RAM|tried to allocate more memory than is available`),
+	// distributed/scheduler.py of Dask, once a task's workers have died several times
+	kill(suspected, raised,
+		`\bKilledWorker: Attempted to run task`).because("workers were killed, most often for lack of host memory"),
 	kill(suspected, spoken,
 		`DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`).
 		because("a loader worker was killed for lack of host memory"),
@@ -375,6 +382,7 @@ var memoryRules = []rule{
 		`zsh: killed\b|\[\d+\] +[+-]? *\d+ killed\b|Signal 9 \(SIGKILL\) received by|Signals\.SIGKILL`,
 		`terminated (?:with|by) signal (?:SIGKILL|9\b)`,
 		`(?:exit ?code|return code|exit status|exited with code)[ :=]+\(?(?:-9|137)\b|interrupted by signal 9|signal: killed`,
+		`\*\*\* .*Error 137\b`,
 		`[Tt]erminated by signal 9\b|failed \(exitcode: -9\)`).because(""),
 	{kind: HostOOM, weight: killed, nature: spoken, re: printed.EndedAbroad},
 }

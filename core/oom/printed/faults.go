@@ -55,8 +55,8 @@ var Faults = []Fault{
 		Raised: `Ran out of memory in memory space (?:vmem|smem|cmem|sflag)|(?:exceeded|limit of) scoped vmem limit|` +
 			`out of resources?: ?(?:shared memory|threads|registers|tensor memory|\w+)?,? ?Required:? ?\d+|` +
 			`out of resources?: (?:shared memory|threads|registers|tensor memory)|OutOfResources|No valid triton configs|` +
-			`[Ee]xceeds? the (?:maximum|limit of) .{0,20}shared memory|uses too much shared (?:data|memory)`,
-		Spoken: `too many resources requested for launch|cudaErrorLaunchOutOfResources|CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES|` +
+			`[Ee]xceeds? the (?:maximum|limit of) .{0,20}shared memory|[Ss]hared memory size limit exceeded`,
+		Spoken: `uses too much shared (?:data|memory)|too many resources requested for launch|cudaErrorLaunchOutOfResources|CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES|` +
 			`too many blocks in cooperative launch`},
 	{Name: "no_kernel_image",
 		Cause: "this build has no code for this GPU: it was compiled for other cards",
@@ -279,14 +279,15 @@ var Faults = []Fault{
 			`unexpected pos \d+ vs \d+`},
 	{Name: "nan", Cause: "the loss is no longer a finite number",
 		// detr's engine.py, torchvision's references/detection/engine.py, and all who follow them, print this and exit
-		Spoken: `(?i)\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|` +
+		Spoken: `(?i)\bloss became infinite or nan at\b|\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|` +
 			`terminat|quit)`,
-		Raised: `(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss is (?:nan|inf|not finite)|` +
+		Raised: `(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss (?:is|was|became|turned) (?:an? )?(?:nan|inf|not finite)|` +
 			`FloatingPointError|returned nan values|(?:contains?|has|have|got|became|become|is|are) (?:a )?(?:NaNs?|Infs?)\b|` +
 			`\b(?:NaNs?|nan)(?: or inf\w*)? (?:loss|values?|gradients?|in)\b|probability tensor contains either .?inf`},
 	// A library that could not take what it needs to start (facts: the usual face of a full card, and of others).
 	{Name: "no_workspace", Cause: "a library of the GPU could not start or found no algorithm: the usual face of a full " +
 		"card, or of a broken installation",
+		Raised: `Failed to call ThenRnn|Failed to get convolution algorithm|DNN library is not found|cuDNN failed to initialize`,
 		Spoken: `Unable to find a valid cuDNN algorithm|(?:GET|FIND) was unable to find an engine|` +
 			`(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)`},
 	{Name: "device_fault", Cause: "an error of the GPU or its libraries",
@@ -369,8 +370,8 @@ var Crashes = []Fault{
 
 // Codes are the ends of processes by their exit code, as launchers and shells print it.
 var Codes = []Fault{
-	ended("crash", "139|-11"), ended("aborted", "134|-6"), ended("bus_error", "135|-7"),
-	ended("illegal_instruction", "132|-4"), ended("arithmetic", "136|-8"),
+	ended("crash", "139|-11", "SIGSEGV|11"), ended("aborted", "134|-6", "SIGABRT|6"), ended("bus_error", "135|-7", "SIGBUS|7"),
+	ended("illegal_instruction", "132|-4", "SIGILL|4"), ended("arithmetic", "136|-8", "SIGFPE|8"),
 	{Name: "timeout", Cause: "ended by a timeout: its time was over",
 		Spoken: `timeout: sending signal (?:TERM|KILL|INT)|` + byCode("124"), Crash: true,
 		Do: []Step{{"more time (timeout DURATION COMMAND ends what takes longer and exits with 124), and a resume from the " +
@@ -404,9 +405,9 @@ const (
 	segfault = "the program crashed: native code read or wrote where it may not"
 )
 
-// ended is the end of a process with one of some codes.
-func ended(name, codes string) Fault {
-	f := Fault{Name: name, Spoken: byCode(codes), Echo: true}
+// ended is the end of a process with one of some codes, or by a signal.
+func ended(name, codes, signals string) Fault {
+	f := Fault{Name: name, Spoken: byCode(codes) + `|terminated (?:with|by) signal (?:` + signals + `)\b`, Echo: true}
 	for _, c := range Crashes {
 		if c.Name == name && f.Cause == "" {
 			f.Cause = c.Cause
@@ -416,7 +417,7 @@ func ended(name, codes string) Fault {
 }
 
 func byCode(codes string) string {
-	return `(?:[Ee]xit ?[Cc]ode|[Rr]eturn code|[Ee]xit status|[Ee]xited with(?: code)?|exitcode ?|with status)[ :=]+\(?(?:` +
+	return `(?:\*\*\* .*Error|[Ee]xit ?[Cc]ode|[Rr]eturn code|[Ee]xit status|[Ee]xited with(?: code)?|exitcode ?|with status)[ :=]+\(?(?:` +
 		codes + `)(?:[^\d.]|\.\D|\.?$)`
 }
 

@@ -21,7 +21,7 @@ var (
 		"memory pressure", "cuda out of", "hip out of", "allocation on device", "free memory on device",
 		"no available memory", "out of gpu", "out of cuda", "out of vram", "out of device", "out of video", "memory is overflow",
 		"memory isn't enough", "code is 207001", "el0004", "memory exhausted", "memory is exhausted", "[malloc",
-		"insufficient gpu", "insufficient device", "insufficient cuda", "kv cache memory", "chunks by size", "mem-fraction-static",
+		"insufficient gpu", "invalid buffer size", "8007000e", "killedworker", "insufficient device", "insufficient cuda", "kv cache memory", "chunks by size", "mem-fraction-static",
 	}
 	FailureWords = []string{
 		"traceback", "error:", "exception:", "keyboardinterrupt", "sigterm", "sigint",
@@ -40,7 +40,7 @@ var (
 		"xid (", "fallen off", "gpu is lost", "gsp rpc", "uncorrect", "no kernel image", "invalid device", "kernel image is inv",
 		"gpu architecture", "gpu arch", "unsupported toolchain", "cudaerror", "cuda_error_", "hiperror", "hsa_status_error",
 		"cublas_", "rocblas_status", "hipblas_status", "cusolver_status", "cusparse_status", "miopen", "illegal memory",
-		"misaligned address", "launch failure", "too many resources", "too many blocks", "memory access fault",
+		"misaligned address", "launch failure", "too many resources", "too much shared", "infinite or nan", "too many blocks", "memory access fault",
 		"no valid triton", "driver/library version", "display driver", "forward compatibility", "version is insufficient",
 		"unsatisfied condition", "not yet initialized", "fabric manager", "busy or unavailable", "mps client",
 		"select device driver", "nvidia-smi has failed", "device handle for", "duplicate gpu", "device_lost", "devicelost", "device_removed", "device_hung", "memory space", "command buffer",
@@ -50,7 +50,7 @@ var (
 		"double free", "malloc(): ", "realloc(): ", "corrupted size", "corrupted double", "munmap_chunk", "malloc_consolidate",
 		"overflowed its stack", "llvm error", "breakpoint trap", "being freed", "segfault at", "bad_access", "xc000", "xc00000fd",
 		"-10737", "3221225477", "library not loaded", "loading shared libraries", "unexpected argument", "unrecognized option",
-		"check failed", "signal: ", "cudnn library", "已放弃", "中止 (", "abgebrochen (", "abandon", "abortado (", "annullato (",
+		"check failed", "signal: ", "*** ", "signal sig", "badness", "cudnn library", "已放弃", "中止 (", "abgebrochen (", "abandon", "abortado (", "annullato (",
 		"Аварийный", "przerwane (", "段错误", "区段错误", "speicherzugriffsfehler", "erreur de segmentation",
 		"violación de segmento", "errore di segmentazione", "falha de segmentação", "Ошибка сегментирования",
 		"naruszenie ochrony", "세그멘테이션",
@@ -59,3 +59,25 @@ var (
 	}
 	FrameWords = []string{"  file \"", "❱"}
 )
+
+// Early are words of a program that ends before its last step. They count only after the last one, so that a setting of
+// that name is none. Each has a literal, without which it would be tried on every line.
+var Early = []string{
+	`(?i)\bearly[ _-]?stop(?:ped|ping)?(?:[^:=\w]|[:=]\s*[^\s\d]|$)`,
+	`(?i)\bstop(?:ped|ping)\b.{0,40}\bearly\b`,
+	`(?i)\bpatience\b.{0,60}\b(?:reached|exceeded|exhausted|ran out|is over)\b`,
+	`(?i)\bno improvement\b.{0,80}\bstop`,
+	`(?i)\bstopping (?:the )?training\b`,
+	`(?i)\b(?:has |have |training )converged\b`,
+	`(?i)^\W*converged\b`,
+	`(?i)\bconverged (?:at|after|in)\b`,
+	`(?i)\bstopped: .{0,60}\breached\b`,
+	`(?i)\b(?:target|goal|max_steps|max_epochs)\b.{0,60}\breached\b`,
+	`(?i)\breached\b.{0,20}\b(?:target|goal|desired|max(?:imum)?)\b`,
+	`(?i)\b(?:target|goal)\b.{0,40}\bachieved\b`,
+	`(?i)\bno improvement\b.{0,80}\b(?:halt|exit|terminat|end|quit)`,
+	`(?i)\bstopped improving\b`,
+	`(?i)\btrial\b.{0,30}\bpruned\b`,
+	`(?i)\btime (?:limit|budget)\b.{0,40}\b(?:reached|exceeded|is over)\b`,
+	`(?i)\bmax(?:imum)?[ _]?(?:train(?:ing)?[ _])?time\b.{0,40}\b(?:reached|exceeded)\b`,
+}
