@@ -21,7 +21,7 @@ const (
 // A Phase is what one phase of a script holds at its fullest.
 type Phase struct {
 	Name     string
-	Batches  int // seen of it
+	Batches  int // seen of it, and used
 	Estimate mem.Estimate
 }
 
@@ -39,7 +39,7 @@ func rounded(n unit.Bytes) unit.Bytes { return max(block, (n+block-1)/block*bloc
 func (t *Trace) Phases(d gpu.Device, c mem.Caching) []Phase {
 	names := t.named()
 	fullest := map[string]int{} // phase -> the event at which it holds most
-	batches := map[string]int{}
+	batches := t.batches(names)
 	most := map[string]unit.Bytes{}
 	sizes := map[int32]unit.Bytes{}
 	var live unit.Bytes
@@ -54,10 +54,6 @@ func (t *Trace) Phases(d gpu.Device, c mem.Caching) []Phase {
 		case Freed:
 			live -= sizes[e.ID]
 			delete(sizes, e.ID)
-		case Marked:
-			if e.Mark.Name == "batch" {
-				batches[names[i]]++
-			}
 		}
 	}
 	if most[Building] <= max(most[Training], most[Validation]) {
@@ -76,6 +72,30 @@ func (t *Trace) Phases(d gpu.Device, c mem.Caching) []Phase {
 		}
 	}
 	return out
+}
+
+// batches are how many of each phase were used. Loaders read ahead, so one counts where a forward pass first has it; in
+// a phase whose forward passes show none, as values may have gone another way, those that were given count.
+func (t *Trace) batches(names []string) map[string]int {
+	used, given, known := map[string]int{}, map[string]int{}, map[int]bool{}
+	for i, e := range t.Events {
+		if e.What != Marked {
+			continue
+		}
+		if e.Mark.Name == "batch" {
+			given[names[i]]++
+		}
+		for _, b := range e.Mark.Used {
+			if !known[b] {
+				known[b] = true
+				used[names[i]]++
+			}
+		}
+	}
+	for name, n := range given {
+		used[name] = cmp.Or(used[name], n)
+	}
+	return used
 }
 
 // around are the first and the last event of the run of a phase in which an event lies.
@@ -100,29 +120,45 @@ func (t *Trace) kinds() map[int32]string {
 
 // named names the phase of each event. Events are parted where a loader gives a batch and where an optimizer has
 // stepped; where no loader is seen, also where the script turns from training to evaluating. A part with a backward
-// pass or a step is training, one that only evaluates is validation.
+// pass or a step is training, one that only evaluates is validation. One that only reads ahead belongs to what follows,
+// any other to what it follows.
 func (t *Trace) named() []string {
 	names := make([]string, len(t.Events))
 	loads := slices.ContainsFunc(t.Events, func(e Event) bool { return e.What == Marked && e.Mark.Name == "batch" })
 	begin, now, mode := 0, "", -1
-	last := Building
-	end := func(i int) {
-		name := cmp.Or(now, last)
-		for ; begin < i; begin++ {
-			names[begin] = name
+	last, ahead := Building, -1 // ahead: the first event that waits for the name of what follows
+	name := func(from, to int, name string) {
+		for ; from < to; from++ {
+			names[from] = name
 		}
-		last, now = name, ""
 	}
+	end := func(i int, reads bool) {
+		switch {
+		case now != "":
+			if last = now; ahead >= 0 {
+				begin = ahead
+			}
+			name(begin, i, now)
+			ahead = -1
+		case ahead < 0 && reads:
+			ahead = begin
+		case ahead < 0:
+			name(begin, i, last)
+		}
+		begin, now = i, ""
+	}
+	reads := false // the part began with a batch, and no module was called
 	for i, e := range t.Events {
 		if e.What != Marked {
 			continue
 		}
 		switch m := e.Mark; m.Name {
 		case "batch":
-			end(i)
+			end(i, reads)
+			reads = true
 		case "step":
-			now = Training
-			end(i + 1)
+			now, reads = Training, false
+			end(i+1, reads)
 		case "backward":
 			now = Training
 		case "forward":
@@ -131,15 +167,18 @@ func (t *Trace) named() []string {
 				trains = 1
 			}
 			if !loads && mode >= 0 && trains != mode {
-				end(i)
+				end(i, false)
 			}
-			mode = trains
+			mode, reads = trains, false
 			if now == "" && !(m.Grad && m.Training) { // one of both is often forgotten
 				now = Validation
 			}
 		}
 	}
-	end(len(t.Events))
+	end(len(t.Events), false)
+	if ahead >= 0 {
+		name(ahead, len(names), last)
+	}
 	return names
 }
 
@@ -158,7 +197,7 @@ func (t *Trace) estimate(names []string, at int, kinds map[int32]string, d gpu.D
 		case ev.What == Marked && ev.Mark.Name == "batch":
 			batch = i
 		case ev.What == Marked && ev.Mark.Name == "forward":
-			if batch >= 0 && backward < batch {
+			if batch >= 0 && backward < batch || len(ev.Mark.Used) > 0 {
 				backward = -1
 			}
 		case ev.What == Marked && ev.Mark.Name == "backward":
@@ -252,29 +291,58 @@ func (t *Trace) held(first, last int, limit unit.Bytes, c mem.Caching) (most uni
 // A Step is what one optimizer step was made of.
 type Step struct {
 	Passes  int // backward passes
-	Samples int // that entered the outermost module with gradients; -1: not known
+	Samples int // of the batches that it used; where none are seen, that entered the outermost module with gradients; -1: not known
 }
 
 // StepsSeen lists the optimizer steps of the trace.
 func (t *Trace) StepsSeen() (steps []Step) {
+	var sizes []int // of the batches
+	var passes []Mark
 	now, names := Step{}, t.named()
 	for i, e := range t.Events {
-		if e.What != Marked || names[i] == Validation {
+		if e.What != Marked {
 			continue
 		}
 		switch m := e.Mark; m.Name {
+		case "batch":
+			sizes = append(sizes, m.Samples)
 		case "forward":
-			if m.Grad && now.Samples >= 0 {
-				if now.Samples += m.Samples; m.Samples < 0 {
-					now.Samples = -1
-				}
+			if m.Grad && names[i] != Validation {
+				passes = append(passes, m)
 			}
 		case "backward":
 			now.Passes++
 		case "step":
+			now.Samples = entered(passes, sizes)
 			steps = append(steps, now)
-			now = Step{}
+			now, passes = Step{}, nil
 		}
 	}
 	return steps
+}
+
+// entered are the samples of forward passes: each batch counts once, however often it is used and in how many pieces.
+func entered(passes []Mark, sizes []int) (n int) {
+	used := map[int]bool{}
+	for _, m := range passes {
+		for _, b := range m.Used {
+			if b < 1 || b > len(sizes) || sizes[b-1] < 0 {
+				return -1
+			}
+			if !used[b] {
+				used[b] = true
+				n += sizes[b-1]
+			}
+		}
+	}
+	if len(used) > 0 {
+		return n
+	}
+	for _, m := range passes {
+		if m.Samples < 0 {
+			return -1
+		}
+		n += m.Samples
+	}
+	return n
 }

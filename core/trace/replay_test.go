@@ -5,6 +5,7 @@ import (
 	"debug/elf"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -168,7 +169,7 @@ func most(t *Trace) (most unit.Bytes) {
 func TestReadAnew(t *testing.T) {
 	once := recorded(8, 1)
 	got, want := read(t, strings.Replace(once, "E {", "Z\n"+once+"E {", 1)), read(t, once)
-	if !slices.Equal(got.Events, want.Events) {
+	if !reflect.DeepEqual(got.Events, want.Events) {
 		t.Errorf("%d events, and not %d", len(got.Events), len(want.Events))
 	}
 }
@@ -190,6 +191,35 @@ func TestOneStepIsNotKnown(t *testing.T) {
 	p.price(l, 0, one.Phases(rtx3090, mem.Caching{}), one.Phases(rtx3090, mem.Caching{}))
 	if l.Rungs[1].Estimates[0].Known() {
 		t.Error("a rung is priced by what is not known")
+	}
+}
+
+// Batches that were read ahead are no samples of the step before which they were read, and a batch that enters in pieces
+// counts once.
+func TestReadAhead(t *testing.T) {
+	tr := read(t, `M batch 4
+M batch 4
+A 1 4096
+M batch 4
+M forward 1 1 2 1
+M forward 1 1 2 1
+M backward
+M forward 1 1 4 2
+M backward
+M step
+M batch 3
+M batch 2
+M forward 0 0 2 5
+E {"why": "the script ended", "steps": 1}
+`)
+	if got := tr.StepsSeen(); !slices.Equal(got, []Step{{Passes: 2, Samples: 8}}) {
+		t.Errorf("the steps are %+v", got)
+	}
+	if got := tr.batches(tr.named()); got[Training] != 2 || got[Validation] != 1 {
+		t.Errorf("the batches are %v", got)
+	}
+	if names := tr.named(); names[2] != Training || names[10] != Validation {
+		t.Errorf("what is read ahead is of %v", names)
 	}
 }
 

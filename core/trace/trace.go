@@ -113,7 +113,8 @@ type Mark struct {
 	Name     string // batch, forward, backward, step
 	Grad     bool   // of forward: with gradients
 	Training bool   // of forward: the module is in training mode
-	Samples  int    // of forward: the first dimension of its first tensor; -1: not known
+	Samples  int    // of forward: the first dimension of its first tensor; of batch: how many it has; -1: not known
+	Used     []int  // of forward: the batches that it was called with, by their number from 1
 }
 
 // End is why a trace ended.
@@ -352,7 +353,7 @@ func (t *Trace) line(text string) error {
 		}
 	case "M":
 		if e.What, e.ID = Marked, 0; len(fields) > 0 {
-			e.Mark = Mark{strings.Clone(fields[0]), number(1) == 1, number(2) == 1, int(number(3))}
+			e.Mark = marked(strings.Clone(fields[0]), number, len(fields))
 		}
 	case "R":
 		var path string
@@ -374,6 +375,21 @@ func (t *Trace) line(text string) error {
 	}
 	t.Events = append(t.Events, e)
 	return nil
+}
+
+// marked reads the numbers of a mark, from the first on.
+func marked(name string, number func(int) int64, fields int) Mark {
+	m := Mark{Name: name, Samples: -1}
+	switch name {
+	case "batch":
+		m.Samples = int(number(1))
+	case "forward":
+		m.Grad, m.Training, m.Samples = number(1) == 1, number(2) == 1, int(number(3))
+		for i := 4; i < fields; i++ {
+			m.Used = append(m.Used, int(number(i)))
+		}
+	}
+	return m
 }
 
 // tail keeps the end of what is written.

@@ -6,8 +6,9 @@ request from standard input (JSON: see Request in trace.go) and writes events to
     A ID BYTES      a storage on the card is allocated; its kind is told when it is known
     F ID            it is freed
     K ID KIND       its kind: parameter, gradient, state (of an optimizer), buffer
-    M batch         a data loader gives its next batch
-    M forward G T N the outermost module is called; G: with gradients, T: in training mode, N: samples, -1: not known
+    M batch N       a data loader gives its next batch, of N samples, -1: not known; batches are counted from 1
+    M forward G T N B… the outermost module is called; G: with gradients, T: in training mode, N: the first size of its
+                    first tensor, -1: not known; B…: the batches that its tensors are made of
     M backward      a backward pass begins
     M step          an optimizer has stepped
     M norm          a batch normalisation in training mode is called, told once
@@ -18,6 +19,7 @@ request from standard input (JSON: see Request in trace.go) and writes events to
 A tensor that is made on the card, or moved there, is fake: it has a shape, a type and a storage's size, and no values.
 What a program computes on the CPU stays real. A value that a program asks of a fake tensor is 1.
 """
+import collections.abc
 import ctypes
 import functools
 import gc
@@ -28,6 +30,7 @@ import runpy
 import sys
 import sysconfig
 import threading
+import time
 import traceback
 import weakref
 import zipfile
@@ -128,6 +131,7 @@ class Trace:
         self.made = self.live = self.peak = 0
         self.stepped = {}  # of each optimizer: how often it has stepped
         self.since = Batches(0)
+        self.batches = []  # of each batch that was given: its iterator
         self.validated = 0
         self.depth = self.backwards = 0  # of calls of modules, and of backward passes, that are going on
         self.normed = self.compiled = False
@@ -186,11 +190,44 @@ class Trace:
 
 
 class Batches:
-    """What has happened since a data loader began to give batches."""
+    """What has happened since a data loader began to give batches. It may read ahead: only a forward pass shows what is
+    used, by its tensors. A loader that reads AHEAD batches, or for so many seconds, before any forward is taken for one
+    that looks at the data set."""
+    AHEAD, SECONDS = 64, 8
 
     def __init__(self, steps):
-        self.given = self.backwards = 0
-        self.begun = steps
+        self.given = self.backwards = self.forwards = 0
+        self.used, self.learned = set(), False  # learned: forwards in training mode, with gradients
+        self.begun, self.since = steps, time.process_time()
+
+    def ends(self, steps):
+        """Whether enough was read."""
+        if self.backwards:
+            return steps - self.begun >= STEPS
+        if self.learned or not self.forwards:
+            return self.given >= self.AHEAD or time.process_time() - self.since > self.SECONDS and self.given >= BATCHES
+        return len(self.used) >= BATCHES or not self.used and self.given >= BATCHES
+
+
+def tensors(value):
+    """Every tensor in what a loader gives or a module is called with."""
+    if hasattr(value, "untyped_storage"):
+        yield value
+    elif isinstance(value, collections.abc.Mapping):
+        for v in value.values():
+            yield from tensors(v)
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            yield from tensors(v)
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        for v in vars(value).values():
+            if hasattr(v, "untyped_storage"):
+                yield v
+
+
+def batches_of(value):
+    """The numbers of the batches that tensors are made of."""
+    return set().union(*(t.__dict__.get("launch_batches", ()) for t in tensors(value)))
 
 
 def counting(torch):
@@ -227,12 +264,14 @@ def counting(torch):
                         out = largest[func](*args, **kwargs)
             else:
                 out = func(*args, **kwargs)
-            if isinstance(out, torch.Tensor):
-                TRACE.tensor(out)
-            elif isinstance(out, (list, tuple, dict)):
-                for x in pytree.tree_leaves(out):
-                    if isinstance(x, torch.Tensor):
-                        TRACE.tensor(x)
+            made = [out] if isinstance(out, torch.Tensor) else [
+                x for x in pytree.tree_leaves(out) if isinstance(x, torch.Tensor)] if isinstance(out, (list, tuple, dict)) else ()
+            for x in made:
+                TRACE.tensor(x)
+            if TRACE.batches and not TRACE.depth and not TRACE.backwards and not func._schema.is_mutable:
+                used = batches_of((args, kwargs))  # a batch on its way to a module
+                for x in made if used else ():
+                    x.launch_batches = used
             return out
 
     return Counting(), FakeTensor
@@ -523,8 +562,13 @@ def follow_modules(torch, FakeTensor):
             emit("M norm")
         # a loss has no parameters; what is called in a backward pass is computed again, and no new samples
         if TRACE.depth == 0 and not TRACE.backwards and next(self.parameters(), None) is not None:
-            grad = torch.is_grad_enabled()
-            emit("M forward %d %d %d" % (grad, self.training, samples(args, kwargs)))
+            grad, used = torch.is_grad_enabled(), batches_of((args, kwargs))
+            for one in {TRACE.batches[n - 1] for n in used} or {TRACE.since}:
+                one.forwards += 1
+                one.learned |= grad and self.training
+            for n in used:
+                TRACE.batches[n - 1].used.add(n)
+            emit(" ".join(map(str, ("M forward", int(grad), int(self.training), samples(args, kwargs), *sorted(used)))))
         TRACE.depth += 1
         try:
             return call(self, *args, **kwargs)
@@ -614,7 +658,7 @@ def shorten_data(torch):
     from torch.utils._python_dispatch import _disable_current_modes
     import torch.utils.data.dataloader as module
     Loader, Iterator = module.DataLoader, module._BaseDataLoaderIter
-    init, begin, following = Loader.__init__, Loader.__iter__, Iterator.__next__
+    init, begin, following, chosen = Loader.__init__, Loader.__iter__, Iterator.__next__, Iterator._next_index
 
     def loader(self, dataset, batch_size=1, shuffle=None, sampler=None, batch_sampler=None, num_workers=0, *a, **k):
         a = list(a)  # collate_fn, pin_memory, drop_last, timeout, worker_init_fn, multiprocessing_context, …
@@ -638,18 +682,33 @@ def shorten_data(torch):
     def next_batch(self):
         mine = getattr(self, "launch", None) or Batches(TRACE.steps)
         TRACE.since, self.launch = mine, mine
-        trains = mine.backwards > 0
-        if trains and TRACE.steps - mine.begun >= STEPS or not trains and mine.given >= BATCHES:
-            if not trains and mine.given and TRACE.steps:
-                TRACE.validated += 1
-            raise StopIteration
-        with _disable_current_modes():
-            batch = following(self)
+        if mine.ends(TRACE.steps):
+            end(mine)
+        try:
+            with _disable_current_modes():
+                batch = following(self)
+        except StopIteration:
+            end(mine)
         mine.given += 1
-        emit("M batch")
+        TRACE.batches.append(mine)
+        of, number = list(tensors(batch)), len(TRACE.batches)
+        for t in of:
+            t.launch_batches = {number}
+        indices = getattr(self, "launch_index", None)
+        emit("M batch %d" % (len(indices) if isinstance(indices, (list, tuple)) else of[0].shape[0] if of and of[0].dim() else -1))
         return batch
 
+    def end(mine):
+        if mine.forwards and not mine.backwards and not mine.learned and TRACE.steps:
+            TRACE.validated += 1
+        raise StopIteration
+
+    def next_index(self):
+        self.launch_index = chosen(self)
+        return self.launch_index
+
     Loader.__init__, Loader.__iter__, Iterator.__next__ = loader, batches, next_batch
+    Iterator._next_index = next_index
 
 
 # ---- files ----------------------------------------------------------------------------------------------------------
