@@ -169,12 +169,8 @@ func (t *Trace) told(phases []Phase) string {
 	text := fmt.Sprintf("traced with torch %s, without computing anything: %d optimizer steps: %s", t.End.Torch,
 		t.End.Steps,
 		strings.Join(seen, ", "))
-	if s := t.StepsSeen(); len(s) > 1 && s[1].Samples > 0 {
-		passes := "1 pass"
-		if s[1].Passes != 1 {
-			passes = fmt.Sprintf("%d passes", s[1].Passes)
-		}
-		text += fmt.Sprintf("; %d samples a step in %s", s[1].Samples, passes)
+	if s := toldSteps(t.second()); s != "" {
+		text += "; " + s
 	}
 	if t.End.Steps < wanted {
 		text += "; it stopped early: " + t.problem().Error()
@@ -192,6 +188,28 @@ func (t *Trace) told(phases []Phase) string {
 		text += "; what depends on values is as large as it can be (" + strings.Join(t.End.Assumed, ", ") + ")"
 	}
 	return text
+}
+
+// toldSteps says what a step is made of; of each optimizer where they differ.
+func toldSteps(steps []Step) string {
+	var out []string
+	for _, s := range steps {
+		if s.Samples < 1 {
+			return ""
+		}
+		passes := "1 pass"
+		if s.Passes != 1 {
+			passes = fmt.Sprintf("%d passes", s.Passes)
+		}
+		out = append(out, fmt.Sprintf("%d samples a step in %s", s.Samples, passes))
+	}
+	if all := slices.Compact(slices.Clone(out)); len(all) < 2 {
+		return strings.Join(all, "")
+	}
+	for i := range out {
+		out[i] = fmt.Sprintf("optimizer %d: %s", steps[i].Optimizer, out[i])
+	}
+	return strings.Join(out, ", ")
 }
 
 // fill puts a phase's estimate where the set has none.
@@ -257,10 +275,10 @@ func (p pair) costs() (why string, cost ladder.Cost) {
 	return "", ladder.None
 }
 
-// samples are those of an optimizer step: of the second one, as the first may follow a shorter pass.
+// samples are those of a step of the first optimizer.
 func samples(t *Trace) int {
-	if s := t.StepsSeen(); len(s) > 1 {
-		return s[1].Samples
+	if s := t.second(); len(s) > 0 {
+		return s[0].Samples
 	}
 	return 0
 }

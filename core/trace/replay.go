@@ -64,14 +64,25 @@ func (t *Trace) Phases(d gpu.Device, c mem.Caching) []Phase {
 	for _, name := range []string{Building, Training, Validation} {
 		if at, ok := fullest[name]; ok {
 			p := Phase{name, batches[name], t.estimate(names, at, kinds, d, c)}
-			if name == Training && t.End.Steps < settled {
-				p.Estimate.Unknown = fmt.Sprintf("only %d optimizer step was traced, and its states come with the first",
-					t.End.Steps)
+			if name == Training {
+				p.Estimate.Unknown = t.unsettled()
 			}
 			out = append(out, p)
 		}
 	}
 	return out
+}
+
+// unsettled is why the fullest moment of training was not seen; "" if it was.
+func (t *Trace) unsettled() string {
+	switch {
+	case t.End.Steps < settled:
+		return fmt.Sprintf("only %d optimizer step was traced, and its states come with the first", t.End.Steps)
+	case t.End.Waiting > 0:
+		return fmt.Sprintf("%d of the optimizers had not stepped when the trace ended, and their states come with the "+
+			"first step", t.End.Waiting)
+	}
+	return ""
 }
 
 // batches are how many of each phase were used. Loaders read ahead, so one counts where a forward pass first has it; in
@@ -290,15 +301,19 @@ func (t *Trace) held(first, last int, limit unit.Bytes, c mem.Caching) (most uni
 
 // A Step is what one optimizer step was made of.
 type Step struct {
-	Passes  int // backward passes
-	Samples int // of the batches that it used; where none are seen, that entered the outermost module with gradients; -1: not known
+	Optimizer int // its number
+	Passes    int // backward passes since an optimizer has stepped
+	// Samples are those of the batches that were used since this optimizer has stepped; where none are seen, those that
+	// entered the outermost module with gradients. -1: not known.
+	Samples int
 }
 
 // StepsSeen lists the optimizer steps of the trace.
 func (t *Trace) StepsSeen() (steps []Step) {
 	var sizes []int // of the batches
-	var passes []Mark
-	now, names := Step{}, t.named()
+	var forwards []Mark
+	begun := map[int]int{} // optimizer -> the forwards before its last step
+	names, backwards, stepped, last := t.named(), 0, 0, 0
 	for i, e := range t.Events {
 		if e.What != Marked {
 			continue
@@ -308,26 +323,45 @@ func (t *Trace) StepsSeen() (steps []Step) {
 			sizes = append(sizes, m.Samples)
 		case "forward":
 			if m.Grad && names[i] != Validation {
-				passes = append(passes, m)
+				forwards = append(forwards, m)
 			}
 		case "backward":
-			now.Passes++
+			backwards++
 		case "step":
-			now.Samples = entered(passes, sizes)
-			steps = append(steps, now)
-			now, passes = Step{}, nil
+			from := begun[m.Optimizer]
+			n, seen := entered(forwards[from:], sizes)
+			if !seen && from < stepped && stepped < len(forwards) {
+				n = -1 // another optimizer has stepped in between: which of the forwards are this one's is not known
+			}
+			if backwards > 0 { // of several that step at once, each has the same
+				last = backwards
+			}
+			steps = append(steps, Step{m.Optimizer, last, n})
+			begun[m.Optimizer], stepped, backwards = len(forwards), len(forwards), 0
+		}
+	}
+	return steps
+}
+
+// second are the second steps of each optimizer, as the first may follow a shorter pass.
+func (t *Trace) second() (steps []Step) {
+	of := map[int]int{}
+	for _, s := range t.StepsSeen() {
+		if of[s.Optimizer]++; of[s.Optimizer] == 2 {
+			steps = append(steps, s)
 		}
 	}
 	return steps
 }
 
 // entered are the samples of forward passes: each batch counts once, however often it is used and in how many pieces.
-func entered(passes []Mark, sizes []int) (n int) {
+// seen is whether there were batches.
+func entered(passes []Mark, sizes []int) (n int, seen bool) {
 	used := map[int]bool{}
 	for _, m := range passes {
 		for _, b := range m.Used {
 			if b < 1 || b > len(sizes) || sizes[b-1] < 0 {
-				return -1
+				return -1, true
 			}
 			if !used[b] {
 				used[b] = true
@@ -336,13 +370,13 @@ func entered(passes []Mark, sizes []int) (n int) {
 		}
 	}
 	if len(used) > 0 {
-		return n
+		return n, true
 	}
 	for _, m := range passes {
 		if m.Samples < 0 {
-			return -1
+			return -1, false
 		}
 		n += m.Samples
 	}
-	return n
+	return n, false
 }

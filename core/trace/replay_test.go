@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -226,10 +227,46 @@ E {"why": "the script ended", "steps": 1}
 func TestStepsSeen(t *testing.T) {
 	for _, passes := range []int{1, 4} {
 		for i, s := range read(t, recorded(8, passes)).StepsSeen() {
-			if want := (Step{passes, 8 * passes}); s != want {
+			if want := (Step{Passes: passes, Samples: 8 * passes}); s != want {
 				t.Errorf("step %d of %d passes is %+v", i, passes, s)
 			}
 		}
+	}
+}
+
+// Two optimizers of one trace are counted each for itself: a critic that steps twice for each step of its generator.
+func TestStepsOfTwoOptimizers(t *testing.T) {
+	critic := "M batch 4\nA 1 8\nM forward 1 1 4\nM forward 1 1 4 %d\nM forward 1 1 4\nM backward\nM step 1\n"
+	text := ""
+	for i := range 4 {
+		text += fmt.Sprintf(strings.ReplaceAll(critic, "A 1", fmt.Sprint("A ", i+1)), i+1)
+		if i%2 == 1 {
+			text += "M forward 1 1 4\nM backward\nM step 2\n"
+		}
+	}
+	tr := read(t, text)
+	want := []Step{{1, 1, 4}, {1, 1, 4}, {2, 1, 8}, {1, 1, 4}, {1, 1, 4}, {2, 1, 8}}
+	if got := tr.StepsSeen(); !slices.Equal(got, want) {
+		t.Errorf("the steps are %v", got)
+	}
+	if got := toldSteps(tr.second()); got != "optimizer 1: 4 samples a step in 1 pass, optimizer 2: 8 samples a step in 1 pass" {
+		t.Error(got)
+	}
+	if tr.steps() != 2 {
+		t.Errorf("both have stepped %d times", tr.steps())
+	}
+	bare := regexp.MustCompile(`(?m)^M batch.*\n`).ReplaceAllString(text, "")
+	bare = regexp.MustCompile(`(?m)^(M forward 1 1 4) \d$`).ReplaceAllString(bare, "$1")
+	if s := read(t, bare).StepsSeen(); s[3].Samples != -1 || s[2].Samples != -1 {
+		t.Errorf("without a loader the samples are %v", s)
+	}
+}
+
+// What an optimizer that has not stepped will keep is not known.
+func TestWaitingIsNotKnown(t *testing.T) {
+	text := strings.Replace(recorded(8, 1), `"steps": 3`, `"steps": 3, "waiting": 1`, 1)
+	if e := read(t, text).Phases(rtx3090, mem.Caching{})[0].Estimate; e.Known() {
+		t.Error("the training is known")
 	}
 }
 

@@ -115,6 +115,8 @@ type Mark struct {
 	Training bool   // of forward: the module is in training mode
 	Samples  int    // of forward: the first dimension of its first tensor; of batch: how many it has; -1: not known
 	Used     []int  // of forward: the batches that it was called with, by their number from 1
+	// Optimizer is the number of the one that has stepped.
+	Optimizer int
 }
 
 // End is why a trace ended.
@@ -125,7 +127,8 @@ type End struct {
 	Torch    string `json:"torch,omitempty"`
 	CUDA     string `json:"cuda,omitempty"`
 	Python   string `json:"python,omitempty"`
-	Steps    int    `json:"steps"`
+	Steps    int    `json:"steps"`              // of every optimizer that has stepped
+	Waiting  int    `json:"waiting,omitempty"`  // optimizers that have not stepped yet
 	Compiled bool   `json:"compiled,omitempty"` // torch.compile was asked for; the trace is of the eager program
 	// Assumed are operators whose results have a shape that depends on values, and which were taken as large as can be.
 	Assumed []string `json:"assumed,omitempty"`
@@ -302,11 +305,17 @@ func (c cell) run(ctx context.Context) (*Trace, error) {
 	return out, nil
 }
 
-// steps counts the optimizer's steps that were seen.
+// steps counts the steps that every optimizer has made that was seen to step.
 func (t *Trace) steps() (n int) {
+	of := map[int]int{}
 	for _, e := range t.Events {
 		if e.What == Marked && e.Mark.Name == "step" {
-			n++
+			of[e.Mark.Optimizer]++
+		}
+	}
+	for _, k := range of {
+		if n == 0 || k < n {
+			n = k
 		}
 	}
 	return n
@@ -383,6 +392,8 @@ func marked(name string, number func(int) int64, fields int) Mark {
 	switch name {
 	case "batch":
 		m.Samples = int(number(1))
+	case "step":
+		m.Optimizer = max(0, int(number(1)))
 	case "forward":
 		m.Grad, m.Training, m.Samples = number(1) == 1, number(2) == 1, int(number(3))
 		for i := 4; i < fields; i++ {

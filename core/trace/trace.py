@@ -10,7 +10,7 @@ request from standard input (JSON: see Request in trace.go) and writes events to
     M forward G T N B… the outermost module is called; G: with gradients, T: in training mode, N: the first size of its
                     first tensor, -1: not known; B…: the batches that its tensors are made of
     M backward      a backward pass begins
-    M step          an optimizer has stepped
+    M step O        the optimizer of this number has stepped
     M norm          a batch normalisation in training mode is called, told once
     R PATH          the script reads a file, or lists a folder (a JSON text, told once): an answer depends on it
     Z               the script begins anew: nothing of the lines before counts
@@ -38,6 +38,7 @@ import zipfile
 REQUEST = json.load(sys.stdin)
 OUT = os.fdopen(3, "w", buffering=1 << 16)
 STEPS, BATCHES = REQUEST.get("steps", 3), REQUEST.get("batches", 2)
+WAIT = 8  # as many times are steps waited for of an optimizer that has not stepped yet
 
 
 def emit(line):
@@ -61,7 +62,8 @@ def finish(why, **more):
 
 
 def versions():
-    found = {"python": "%d.%d.%d" % sys.version_info[:3], "steps": TRACE.steps if TRACE else 0}
+    found = {"python": "%d.%d.%d" % sys.version_info[:3], "steps": TRACE.steps if TRACE else 0,
+             "waiting": TRACE.waiting if TRACE else 0}
     if "torch" in sys.modules:
         import torch
         found.update(torch=torch.__version__, cuda=torch.version.cuda or "")
@@ -129,7 +131,9 @@ class Trace:
         self.seen = weakref.WeakKeyDictionary()  # storage -> number
         self.kinds = {}                          # number -> kind, as told
         self.made = self.live = self.peak = 0
-        self.stepped = {}  # of each optimizer: how often it has stepped
+        self.optimizers = weakref.WeakSet()
+        self.numbers = weakref.WeakKeyDictionary()  # of each optimizer that has stepped, from 1
+        self.stepped, self.waiting = {}, 0          # number -> how often; how many have not stepped yet
         self.since = Batches(0)
         self.batches = []  # of each batch that was given: its iterator
         self.validated = 0
@@ -141,6 +145,14 @@ class Trace:
     def steps(self):
         """How often every optimizer has stepped that has stepped at all: a GAN has two."""
         return min(self.stepped.values(), default=0)
+
+    def step(self, optimizer):
+        number = self.numbers.setdefault(optimizer, len(self.stepped) + 1)
+        self.stepped[number] = self.stepped.get(number, 0) + 1
+        self.waiting = sum(o not in self.numbers and any(  # their states are still to come
+            p.requires_grad and p.device.type == "cuda" for g in o.param_groups for p in g["params"])
+            for o in list(self.optimizers))
+        emit("M step %d" % number)
 
     def tensor(self, t):
         """Notes the storage of a tensor, the first time that it is seen."""
@@ -203,7 +215,7 @@ class Batches:
     def ends(self, steps):
         """Whether enough was read."""
         if self.backwards:
-            return steps - self.begun >= STEPS
+            return steps - self.begun >= (WAIT if TRACE.waiting else 1) * STEPS
         if self.learned or not self.forwards:
             return self.given >= self.AHEAD or time.process_time() - self.since > self.SECONDS and self.given >= BATCHES
         return len(self.used) >= BATCHES or not self.used and self.given >= BATCHES
@@ -476,7 +488,7 @@ def answer_for_values(torch, FakeTensor):
 
 def follow_modules(torch, FakeTensor):
     """Moves modules by giving them other parameters, and tells when the outermost one is called."""
-    Module, moved, optimizers = torch.nn.Module, {}, weakref.WeakSet()
+    Module, moved, optimizers = torch.nn.Module, {}, TRACE.optimizers
     resize = torch.UntypedStorage.resize_
 
     def resized(self, size):
@@ -636,8 +648,7 @@ def follow_training(torch, FakeTensor):
         for state in optimizer.state.values():
             for x in torch.utils._pytree.tree_leaves(state):
                 TRACE.kind(x, "state")
-        TRACE.stepped[id(optimizer)] = TRACE.stepped.get(id(optimizer), 0) + 1
-        emit("M step")
+        TRACE.step(optimizer)
         enough(torch)
 
     from torch.optim.optimizer import (register_optimizer_step_post_hook, register_optimizer_step_pre_hook)
@@ -646,7 +657,10 @@ def follow_training(torch, FakeTensor):
 
 
 def enough(torch):
-    """Ends the script once training and, where there is one, validation have been seen."""
+    """Ends the script once training and, where there is one, validation have been seen. It waits for every optimizer, as a
+    generator may step once in a few steps of its critic."""
+    if TRACE.waiting and max(TRACE.stepped.values()) < WAIT * STEPS:
+        return
     if TRACE.steps >= STEPS and (TRACE.validated or TRACE.steps >= 2 * STEPS):
         raise Enough
 

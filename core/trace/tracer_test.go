@@ -78,14 +78,18 @@ func shown(tr *Trace) map[string]string {
 		found[key] = fmt.Sprint(int64(n))
 	}
 	var steps, phases []string
+	of := map[int]string{}
 	for _, s := range tr.StepsSeen() {
-		steps = append(steps, fmt.Sprintf("%d×%d", s.Passes, s.Samples))
+		of[s.Optimizer] += fmt.Sprintf(" %d×%d", s.Passes, s.Samples)
+	}
+	for _, o := range slices.Sorted(maps.Keys(of)) {
+		steps = append(steps, of[o][1:])
 	}
 	for _, p := range tr.Phases(rtx3090, mem.Caching{}) {
 		phases = append(phases, fmt.Sprintf("%s %d", p.Name, p.Batches))
 	}
 	found["held"] = strings.Join(held, " ")
-	found["steps"], found["phases"] = strings.Join(steps, " "), strings.Join(phases, ", ")
+	found["steps"], found["phases"] = strings.Join(steps, " | "), strings.Join(phases, ", ")
 	if tr.End.Place != "" {
 		found["place"] = filepath.Base(tr.End.Place)
 	}

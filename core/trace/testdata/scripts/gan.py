@@ -1,6 +1,6 @@
 # Two networks and two optimizers: the step is done when both have stepped.
 #: parameter = 12804      # (8·64 + 64 + 64·32 + 32)·4 = 10624 of the generator, (32·16 + 16 + 16 + 1)·4 = 2180
-#: steps = 1×4 1×4 1×4 1×4 1×4 1×4   # both of the same four, however often the discriminator is called
+#: steps = 1×4 1×4 1×4 | 1×4 1×4 1×4   # of each optimizer: the same four, however often the discriminator is called
 #: state = 25608          # two of Adam for each parameter, and its counters stay on the CPU
 #: phases = training 3
 import torch
