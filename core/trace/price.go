@@ -164,6 +164,10 @@ func (t *Trace) problem() error {
 func (t *Trace) told(phases []Phase) string {
 	var seen []string
 	for _, p := range phases {
+		if p.Batches == 0 { // no loader was seen
+			seen = append(seen, p.Name)
+			continue
+		}
 		seen = append(seen, fmt.Sprintf("%s (%d batches)", p.Name, p.Batches))
 	}
 	text := fmt.Sprintf("traced with torch %s, without computing anything: %d optimizer steps: %s", t.End.Torch,

@@ -239,7 +239,7 @@ func (t *Trace) estimate(names []string, at int, kinds map[int32]string, d gpu.D
 		return cmp.Compare(slices.Index(mem.Kinds(), a), slices.Index(mem.Kinds(), b))
 	}) {
 		// a compiled program keeps other tensors than the eager one that was traced
-		guess := t.End.Compiled && (k == mem.Saved || k == mem.Transients)
+		guess := k == mem.Workspace || t.End.Compiled && (k == mem.Saved || k == mem.Transients)
 		e.Add(mem.Item{Kind: k, What: string(k), Bytes: sums[k], From: from, Guess: guess})
 	}
 	first, last := around(names, at)
@@ -253,7 +253,7 @@ func (t *Trace) estimate(names []string, at int, kinds map[int32]string, d gpu.D
 
 // modelStates are the kinds that the tracer tells of.
 var modelStates = map[string]mem.Kind{"parameter": mem.Parameters, "gradient": mem.Gradients, "state": mem.Optimizer,
-	"buffer": mem.Buffers}
+	"buffer": mem.Buffers, "workspace": mem.Workspace}
 
 // replay is what the caching allocator reserves for a phase of which so much lives at its fullest, from its first event
 // to its last: the smallest room found in which it runs, where it gives back what is merely cached before it asks for
@@ -313,7 +313,7 @@ func (t *Trace) StepsSeen() (steps []Step) {
 	var sizes []int // of the batches
 	var forwards []Mark
 	begun := map[int]int{} // optimizer -> the forwards before its last step
-	names, backwards, stepped, last := t.named(), 0, 0, 0
+	names, backwards, last := t.named(), 0, 0
 	for i, e := range t.Events {
 		if e.What != Marked {
 			continue
@@ -330,14 +330,14 @@ func (t *Trace) StepsSeen() (steps []Step) {
 		case "step":
 			from := begun[m.Optimizer]
 			n, seen := entered(forwards[from:], sizes)
-			if !seen && from < stepped && stepped < len(forwards) {
-				n = -1 // another optimizer has stepped in between: which of the forwards are this one's is not known
-			}
 			if backwards > 0 { // of several that step at once, each has the same
 				last = backwards
 			}
+			if !seen && len(forwards)-from > last {
+				n = -1 // one module after another, or another batch: which it is, is not known
+			}
 			steps = append(steps, Step{m.Optimizer, last, n})
-			begun[m.Optimizer], stepped, backwards = len(forwards), len(forwards), 0
+			begun[m.Optimizer], backwards = len(forwards), 0
 		}
 	}
 	return steps

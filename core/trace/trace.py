@@ -5,7 +5,7 @@ request from standard input (JSON: see Request in trace.go) and writes events to
 
     A ID BYTES      a storage on the card is allocated; its kind is told when it is known
     F ID            it is freed
-    K ID KIND       its kind: parameter, gradient, state (of an optimizer), buffer
+    K ID KIND       its kind: parameter, gradient, state (of an optimizer), buffer, workspace (of a kernel, a guess)
     M batch N       a data loader gives its next batch, of N samples, -1: not known; batches are counted from 1
     M forward G T N B… the outermost module is called; G: with gradients, T: in training mode, N: the first size of its
                     first tensor, -1: not known; B…: the batches that its tensors are made of
@@ -108,6 +108,7 @@ def follow_reading():
 def load_torch():
     """Imports torch without a driver: see nocard.c. Returns the library that answers for the driver."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    os.environ["PYTORCH_JIT"] = "0"  # torch.jit.script and trace give back what they are given, as torch.compile does
     nocard = ctypes.CDLL(REQUEST["nocard"], ctypes.RTLD_GLOBAL)
     try:
         import torch
@@ -269,6 +270,8 @@ def counting(torch):
                     with alone:
                         out = fake.__torch_dispatch__(func, types, args, kwargs)
                 except (DataDependentOutputException, DynamicOutputShapeException):
+                    if func is torch.ops.aten._pack_padded_sequence.default:
+                        return packed(torch, *args)
                     if func not in largest:
                         raise
                     TRACE.assumed.add(str(func.overloadpacket))
@@ -287,6 +290,15 @@ def counting(torch):
             return out
 
     return Counting(), FakeTensor
+
+
+def packed(torch, padded, lengths, first):
+    """Packs sequences by their lengths, which are on the CPU."""
+    lengths = torch.as_tensor(lengths.tolist())
+    sizes = torch.stack([(lengths > i).sum() for i in range(int(lengths.max()))])
+    data = padded.new_empty((int(lengths.sum()), *padded.shape[2:]))
+    TRACE.tensor(data)
+    return data, sizes
 
 
 def largest_shapes(torch):
@@ -967,6 +979,124 @@ def teach_shapes(torch):
     return library
 
 
+GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
+# What cuDNN keeps of each layer, step and sample, in sizes of the hidden state, and the outputs between the layers. LSTM
+# and GRU: of 4 layers of 320, input 123, 250·100 = 25,000 steps and samples, it asked for 736,000,000 and 864,000,000
+# bytes = 25,000·320·4·(5·4 + 3) and ·(6·4 + 3), and for workspaces of 17,730,560 and 13,169,920 = 4·(weights + 100·320·4·11
+# and ·8); pytorch/pytorch issue 2895, comment of 2017-10-04, Tesla P100. RNN: taken from above. Other versions of cuDNN
+# may ask for more or less, so it is a guess.
+KEPT, WORK = {"lstm": 5, "gru": 6, "rnn_tanh": 2, "rnn_relu": 2}, {"lstm": 11, "gru": 8, "rnn_tanh": 4, "rnn_relu": 4}
+
+
+def recurrent(torch):
+    """LSTM, GRU and RNN as cuDNN's kernels have them: each layer in one, with a reserve from forward to backward."""
+    def guess(like, size):
+        t = like.new_empty(size, dtype=torch.uint8)
+        TRACE.kind(t, "workspace")
+        return t
+
+    class Kernel(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, name, x, hx, cx, steps, samples, layers, ways, first, dropout, keeps, *weights):
+            hidden, out = weights[1].shape[0] // GATES[name], weights[1].shape[1]
+            each = steps * hidden * ways * x.element_size()  # a hidden state of each step and sample, in both ways
+            work = sum(w.numel() for w in weights) * x.element_size() + samples * hidden * layers * ways * WORK[name] * x.element_size()
+            flat = x.transpose(0, 1).contiguous() if first else x.contiguous()
+            y = flat.new_empty((*flat.shape[:-1], out * ways))
+            hy, cy = torch.empty_like(hx), torch.empty_like(cx if cx is not None else hx)
+            between = each * (layers - 1) * (2 if dropout else 1)
+            if keeps:
+                reserve = guess(x, each * KEPT[name] * layers + between)
+                work_now = guess(x, work)
+            else:  # the gates of all steps of one layer
+                reserve, work_now = None, guess(x, work + each * (GATES[name] + 1))
+            del work_now
+            y = y.transpose(0, 1) if first else y
+            ctx.name, ctx.first, ctx.work, ctx.given = name, first, work, cx is not None
+            ctx.save_for_backward(x, hx, cx, y, reserve, *weights)
+            return (y, hy, cy) if cx is not None else (y, hy)
+
+        @staticmethod
+        def backward(ctx, dy, *dh):
+            x, hx, cx, y, reserve, *weights = ctx.saved_tensors
+            flat = x.transpose(0, 1).contiguous() if ctx.first else x.contiguous()
+            dy = dy.transpose(0, 1).contiguous() if ctx.first else dy.contiguous()
+            work = guess(x, ctx.work)
+            dx = torch.empty_like(flat) if ctx.needs_input_grad[1] else None
+            del work
+            work, dw, at, grads = guess(x, ctx.work), x.new_zeros(sum(w.numel() for w in weights)), 0, []
+            for w in weights:
+                grads.append(dw[at:at + w.numel()].view(w.shape))
+                at += w.numel()
+            del work, flat, dy
+            dx = dx.transpose(0, 1) if ctx.first and dx is not None else dx
+            return (None, dx, torch.empty_like(hx), torch.empty_like(cx) if cx is not None else None, *[None] * 7, *grads)
+
+    def kernel(name, real):
+        def run(input, *a):
+            if input.device.type != "cuda" or not torch.backends.cudnn.enabled:
+                return real(input, *a)
+            packed = isinstance(a[3], bool)  # sizes of the batches, hx, weights, bias, … and not hx, weights, bias, layers, …
+            hx, weights, _, layers, dropout, training, both = a[1:8] if packed else a[:7]
+            first = not packed and a[7]
+            state = list(hx) if isinstance(hx, (list, tuple)) else [hx, None]
+            cast = lambda t: t
+            if torch.is_autocast_enabled():
+                cast = lambda t: None if t is None else t.to(torch.get_autocast_gpu_dtype())
+            steps = input.shape[0] if packed else input.shape[0] * input.shape[1]
+            weights, samples = [cast(w) for w in weights], state[0].shape[1]
+            keeps = torch.is_grad_enabled() and any(t.requires_grad for t in (input, *weights))
+            return Kernel.apply(name, cast(input), *map(cast, state), steps, samples, layers, 2 if both else 1, first,
+                                training and dropout > 0, keeps, *weights)
+        return run
+
+    for name in GATES:
+        setattr(torch._VF, name, kernel(name, getattr(torch._VF, name)))
+
+
+def ctc(torch):
+    """The CTC loss on a card: its table of the targets' extended lengths is kept, and has another beside it in backward."""
+    real = torch.ctc_loss
+
+    class Loss(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, log_probs, batch, longest):
+            table = log_probs.new_empty((batch, log_probs.shape[0], 2 * longest + 1))
+            ctx.save_for_backward(log_probs, table)
+            return log_probs.new_empty(batch)
+
+        @staticmethod
+        def backward(ctx, grad):
+            log_probs, table = ctx.saved_tensors
+            beta = torch.empty_like(table)
+            out = torch.empty_like(log_probs)
+            del beta
+            return out, None, None
+
+    def longest(targets, lengths):
+        """The longest target, or what none can be longer than."""
+        if isinstance(lengths, (list, tuple)):
+            return max(lengths, default=0)
+        if lengths.device.type == "cpu":
+            return int(lengths.max())
+        return targets.shape[1] if targets.dim() == 2 else targets.numel()
+
+    def loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=0, zero_infinity=False):
+        if log_probs.device.type != "cuda":
+            return real(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
+        if log_probs.dtype in (torch.float16, torch.bfloat16):
+            log_probs = log_probs.float()
+        batch = log_probs.shape[1] if log_probs.dim() == 3 else 1
+        out = Loss.apply(log_probs, batch, longest(targets, target_lengths))
+        if zero_infinity:
+            out = torch.where(out == float("inf"), torch.zeros_like(out), out)
+        if reduction == 1:
+            return (out / torch.ones_like(out)).mean()
+        return out.sum() if reduction == 2 else out
+
+    torch.ctc_loss = loss
+
+
 def choose_convolution(torch):
     """Chooses a depthwise convolution's kernel where torch asks the driver: both lay their result out as its input."""
     select = getattr(torch._C, "_select_conv_backend", None)
@@ -989,7 +1119,27 @@ def run_eagerly(torch):
 
     torch.compile = compile
     torch.nn.Module.compile = lambda self, *a, **k: None
-    torch.jit.script = lambda obj=None, *a, **k: obj if obj is not None else (lambda f: f)
+
+    def same(obj=None, *a, **k):
+        """A module that is what TorchScript would make of it, and can be saved as that can."""
+        if isinstance(obj, torch.nn.Module) and not hasattr(obj, "save"):
+            object.__setattr__(obj, "save", lambda f, **k: torch.save(obj, f))
+        return obj if obj is not None else same
+
+    jit, traced = torch.jit, torch.jit.trace
+
+    def trace(func, example_inputs=None, *a, **k):
+        if isinstance(func, torch.nn.Module) and isinstance(example_inputs, (tuple, list, torch.Tensor)):
+            TRACE.depth += 1  # it calls the module, once, which are no samples
+            try:
+                func(*([example_inputs] if isinstance(example_inputs, torch.Tensor) else example_inputs))
+            finally:
+                TRACE.depth -= 1
+        return same(traced(func, example_inputs, *a, **k))
+
+    jit.script = jit.freeze = jit.optimize_for_inference = same
+    jit.trace, jit.trace_module = trace, lambda mod, *a, **k: same(mod)
+    jit.save, jit.load = lambda m, f, *a, **k: torch.save(m, f), torch.load
 
 
 def follow_threads(mode):
@@ -1100,6 +1250,8 @@ def main():
     keep_safetensors(torch, FakeTensor)
     choose_attention(torch)
     choose_convolution(torch)
+    recurrent(torch)
+    ctc(torch)
     taught = teach_shapes(torch)  # until the end
     reserve = bytearray(8 << 20)  # to tell that memory was used up
     run_eagerly(torch)

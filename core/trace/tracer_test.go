@@ -51,7 +51,7 @@ func traced(t *testing.T, home string, ranks int64, deadline time.Duration, argv
 func shown(tr *Trace) map[string]string {
 	kinds, sizes := tr.kinds(), map[int32]unit.Bytes{}
 	names, live := tr.named(), map[string]unit.Bytes{}
-	most := map[string]unit.Bytes{"parameter": 0, "buffer": 0, "gradient": 0, "state": 0}
+	most := map[string]unit.Bytes{"parameter": 0, "buffer": 0, "gradient": 0, "state": 0, "workspace": 0}
 	var held []string
 	for i, e := range tr.Events {
 		kind := kinds[e.ID]
