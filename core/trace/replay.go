@@ -64,18 +64,22 @@ func (t *Trace) Phases(d gpu.Device, c mem.Caching) []Phase {
 	for _, name := range []string{Building, Training, Validation} {
 		if at, ok := fullest[name]; ok {
 			p := Phase{name, batches[name], t.estimate(names, at, kinds, d, c)}
-			if name == Training {
-				p.Estimate.Unknown = t.unsettled()
-			}
+			p.Estimate.Unknown = t.unknown(names, name)
 			out = append(out, p)
 		}
 	}
 	return out
 }
 
-// unsettled is why the fullest moment of training was not seen; "" if it was.
-func (t *Trace) unsettled() string {
+// unknown is why the fullest moment of a phase was not seen; "" if it was.
+func (t *Trace) unknown(names []string, name string) string {
+	for i, e := range t.Events {
+		if e.What == Unknown && names[i] == name {
+			return e.Why
+		}
+	}
 	switch {
+	case name != Training:
 	case t.End.Steps < settled:
 		return fmt.Sprintf("only %d optimizer step was traced, and its states come with the first", t.End.Steps)
 	case t.End.Waiting > 0:

@@ -37,6 +37,9 @@ import (
 //go:embed trace.py
 var tracer []byte
 
+//go:embed values.py
+var values []byte
+
 const (
 	// Deadline is how much CPU time a trace may take unless the user sets another. The machine's other work does not
 	// count, up to a point.
@@ -95,6 +98,7 @@ type Event struct {
 	Bytes unit.Bytes // of Allocated
 	Kind  string     // of Kind: parameter, gradient, state, buffer
 	Mark  Mark       // of Marked
+	Why   string     // of Unknown
 }
 
 // What an event is.
@@ -106,6 +110,7 @@ const (
 	Freed     What = 'F'
 	Kind      What = 'K'
 	Marked    What = 'M'
+	Unknown   What = 'U' // what its phase needs is not known
 )
 
 // A Mark is a moment in the script's course.
@@ -179,7 +184,7 @@ func (t Tracer) Run(ctx context.Context, p *command.Prog, files map[string][]byt
 	c := cell{
 		Argv: []string{t.Interpreter, "-B", "-W", "ignore", shelf + "/trace.py"}, Env: t.environ(), Dir: p.Dir,
 		Disk: int64(disk), Data: uint64(t.Memory), Seconds: uint64(t.Deadline / time.Second), Input: input,
-		Files: map[string][]byte{"trace.py": tracer, "nocard.so": libraries[runtime.GOARCH]},
+		Files: map[string][]byte{"trace.py": tracer, "launch_values.py": values, "nocard.so": libraries[runtime.GOARCH]},
 	}
 	maps.Copy(c.Files, files)
 	bounded, cancel := context.WithTimeout(ctx, patience*t.Deadline)
@@ -364,6 +369,8 @@ func (t *Trace) line(text string) error {
 		if e.What, e.ID = Marked, 0; len(fields) > 0 {
 			e.Mark = marked(strings.Clone(fields[0]), number, len(fields))
 		}
+	case "U":
+		e.What, e.Why, e.ID = Unknown, strings.Clone(rest), 0
 	case "R":
 		var path string
 		if err := json.Unmarshal([]byte(rest), &path); err != nil {
@@ -379,7 +386,7 @@ func (t *Trace) line(text string) error {
 	default:
 		return fmt.Errorf("the tracer printed %.80q", text)
 	}
-	if e.What != Marked && (e.ID < 1 || e.Bytes < 0) {
+	if e.What != Marked && e.What != Unknown && (e.ID < 1 || e.Bytes < 0) {
 		return fmt.Errorf("the tracer printed %.80q", text)
 	}
 	t.Events = append(t.Events, e)

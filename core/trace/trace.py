@@ -12,12 +12,14 @@ request from standard input (JSON: see Request in trace.go) and writes events to
     M backward      a backward pass begins
     M step O        the optimizer of this number has stepped
     M norm          a batch normalisation in training mode is called, told once
+    U REASON        what the phase needs is not known
     R PATH          the script reads a file, or lists a folder (a JSON text, told once): an answer depends on it
     Z               the script begins anew: nothing of the lines before counts
     E JSON          the end: why, and the versions
 
 A tensor that is made on the card, or moved there, is fake: it has a shape, a type and a storage's size, and no values.
-What a program computes on the CPU stays real. A value that a program asks of a fake tensor is 1.
+What a program computes on the CPU stays real. A value that a program asks of a fake tensor is 1, unless it is known
+(values.py).
 """
 import collections.abc
 import ctypes
@@ -35,6 +37,8 @@ import traceback
 import weakref
 import zipfile
 
+from launch_values import Known, Loops
+
 REQUEST = json.load(sys.stdin)
 OUT = os.fdopen(3, "w", buffering=1 << 16)
 STEPS, BATCHES = REQUEST.get("steps", 3), REQUEST.get("batches", 2)
@@ -43,6 +47,13 @@ WAIT = 8  # as many times are steps waited for of an optimizer that has not step
 
 def emit(line):
     OUT.write(line + "\n")
+
+
+def unknown(reason):
+    """Tells once that what the phase needs is not known."""
+    if TRACE.unknown != reason:
+        TRACE.unknown = reason
+        emit("U " + reason.replace("\n", " ")[:400])
 
 
 class Enough(BaseException):
@@ -54,6 +65,7 @@ def finish(why, **more):
     found = versions()
     if TRACE:
         TRACE.modules()
+        TRACE.loops.ended()
     emit("E " + json.dumps({"why": why, "failed": found["steps"] == 0, **found, **more}))
     OUT.flush()
     sys.stdout.flush()
@@ -137,6 +149,7 @@ class Trace:
         self.stepped, self.waiting = {}, 0          # number -> how often; how many have not stepped yet
         self.since = Batches(0)
         self.batches = []  # of each batch that was given: its iterator
+        self.known, self.loops, self.unknown = None, Loops(unknown, {__file__, sys.modules["launch_values"].__file__}), ""
         self.validated = 0
         self.depth = self.backwards = 0  # of calls of modules, and of backward passes, that are going on
         self.normed = self.compiled = False
@@ -154,6 +167,7 @@ class Trace:
             p.requires_grad and p.device.type == "cuda" for g in o.param_groups for p in g["params"])
             for o in list(self.optimizers))
         emit("M step %d" % number)
+        self.loops.mark()
 
     def tensor(self, t):
         """Notes the storage of a tensor, the first time that it is seen."""
@@ -253,6 +267,7 @@ def counting(torch):
     FakeTensorMode.avoid_device_init = property(lambda mode: True)
     fake, device_of = FakeTensorMode(allow_non_fake_inputs=True), torch.ops.prim.device.default
     largest, alone = largest_shapes(torch), threading.RLock()
+    TRACE.known = known = Known(torch, FakeTensor)
 
     class Counting(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -272,6 +287,9 @@ def counting(torch):
                 except (DataDependentOutputException, DynamicOutputShapeException):
                     if func is torch.ops.aten._pack_padded_sequence.default:
                         return packed(torch, *args)
+                    there = known.compute(func, args, kwargs)
+                    if there is not None and not isinstance(there, (torch.Tensor, tuple, list)):
+                        return there  # a number
                     if func not in largest:
                         raise
                     TRACE.assumed.add(str(func.overloadpacket))
@@ -283,6 +301,8 @@ def counting(torch):
                 x for x in pytree.tree_leaves(out) if isinstance(x, torch.Tensor)] if isinstance(out, (list, tuple, dict)) else ()
             for x in made:
                 TRACE.tensor(x)
+            if made and isinstance(made[0], FakeTensor) or func._schema.is_mutable:
+                known.follow(func, args, kwargs, made)
             if TRACE.batches and not TRACE.depth and not TRACE.backwards and not func._schema.is_mutable:
                 used = batches_of((args, kwargs))  # a batch on its way to a module
                 for x in made if used else ():
@@ -473,19 +493,38 @@ def answer_for_values(torch, FakeTensor):
              torch.bool: np.bool_}
     real = {name: getattr(T, name) for name in ("item", "tolist", "numpy", "__bool__", "__repr__", "cpu")}
 
+    def real_or(made, t):
+        known = TRACE.known.value(t)
+        if known is None and not t.is_floating_point():
+            TRACE.loops.size()
+        return made(t) if known is None else known
+
     def one(t):
-        return False if t.dtype == torch.bool else 1.0 if t.is_floating_point() else 1
+        known = TRACE.known.value(t) if t.numel() == 1 else None
+        if t.dtype == torch.bool:
+            return TRACE.loops.bool(None if known is None else known.item(), False)
+        if known is None and not t.is_floating_point():
+            TRACE.loops.size()
+        return known.item() if known is not None else 1.0 if t.is_floating_point() else 1
+
+    def true(t):
+        known = TRACE.known.value(t) if t.numel() == 1 else None
+        return TRACE.loops.bool(None if known is None else bool(known.item()), t.dtype != torch.bool)
 
     def ones(t):
         return np.ones(tuple(t.shape), kinds.get(t.dtype, np.float32))
+
+    def array(t):
+        known = real_or(ones, t)
+        return known if isinstance(known, np.ndarray) else real["numpy"](known.clone())
 
     def either(fake, name):
         return lambda t, *a, **k: fake(t) if isinstance(t, FakeTensor) else real[name](t, *a, **k)
 
     T.item = either(one, "item")
-    T.__bool__ = either(lambda t: bool(one(t)), "__bool__")
-    T.numpy = either(ones, "numpy")
-    T.tolist = either(lambda t: ones(t).tolist(), "tolist")
+    T.__bool__ = either(true, "__bool__")
+    T.numpy = either(array, "numpy")
+    T.tolist = either(lambda t: array(t).tolist(), "tolist")
     T.__repr__ = either(lambda t: "tensor(..., device='%s', size=%s)" % (t.device, tuple(t.shape)), "__repr__")
     T.__float__ = lambda t: float(t.item())
     T.__int__ = T.__index__ = lambda t: int(t.item())
@@ -545,6 +584,7 @@ def follow_modules(torch, FakeTensor):
                 continue
             with torch.no_grad():
                 q = fn(p)
+            TRACE.known.forget([q])  # what is trained has no values
             if q is p or q.device == p.device and q.dtype == p.dtype and q.data_ptr is p.data_ptr:
                 continue
             if q.device == p.device and q.dtype == p.dtype and not isinstance(q, FakeTensor):
@@ -558,6 +598,7 @@ def follow_modules(torch, FakeTensor):
         for name, b in self._buffers.items():
             if b is not None:
                 self._buffers[name] = fn(b)
+                TRACE.known.forget([self._buffers[name]])
                 TRACE.kind(self._buffers[name], "buffer")
         return some
 
@@ -716,6 +757,7 @@ def shorten_data(torch):
         except StopIteration:
             end(mine)
         mine.given += 1
+        TRACE.loops.mark()
         TRACE.batches.append(mine)
         of, number = list(tensors(batch)), len(TRACE.batches)
         for t in of:

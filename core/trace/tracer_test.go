@@ -73,7 +73,7 @@ func shown(tr *Trace) map[string]string {
 			most[Validation] = max(most[Validation], live[""])
 		}
 	}
-	found := map[string]string{"ends": tr.End.Why, "compiled": fmt.Sprint(tr.End.Compiled)}
+	found := map[string]string{"unknown-training": "no", "unknown-validation": "no", "ends": tr.End.Why, "compiled": fmt.Sprint(tr.End.Compiled)}
 	for key, n := range most {
 		found[key] = fmt.Sprint(int64(n))
 	}
@@ -87,6 +87,9 @@ func shown(tr *Trace) map[string]string {
 	}
 	for _, p := range tr.Phases(rtx3090, mem.Caching{}) {
 		phases = append(phases, fmt.Sprintf("%s %d", p.Name, p.Batches))
+		if !p.Estimate.Known() {
+			found["unknown-"+p.Name] = p.Estimate.Unknown
+		}
 	}
 	found["held"] = strings.Join(held, " ")
 	found["steps"], found["phases"] = strings.Join(steps, " | "), strings.Join(phases, ", ")
@@ -125,6 +128,8 @@ func TestTracer(t *testing.T) {
 					ok = true
 				case "prints":
 					ok = strings.Contains(tr.Output, want[key])
+				case "unknown-training", "unknown-validation":
+					ok = ok || found[key] != "" && strings.Contains(found[key], want[key])
 				case "ends":
 					ok = strings.Contains(found[key], want[key])
 				case "held": // of the first backward passes
