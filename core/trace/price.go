@@ -178,6 +178,8 @@ func (t *Trace) told(phases []Phase) string {
 	}
 	if t.End.Steps < wanted {
 		text += "; it stopped early: " + t.problem().Error()
+	} else if t.End.Cut {
+		text += "; it was cut short: " + t.problem().Error()
 	}
 	if !slices.ContainsFunc(phases, func(p Phase) bool { return p.Name == Validation }) {
 		text += "; no validation was seen"

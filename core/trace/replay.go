@@ -79,6 +79,8 @@ func (t *Trace) unknown(names []string, name string) string {
 		}
 	}
 	switch {
+	case name == Validation && t.cut(names):
+		return "it was cut short: " + t.problem().Error()
 	case name != Training:
 	case t.End.Steps < settled:
 		return fmt.Sprintf("only %d optimizer step was traced, and its states come with the first", t.End.Steps)
@@ -87,6 +89,27 @@ func (t *Trace) unknown(names []string, name string) string {
 			"first step", t.End.Waiting)
 	}
 	return ""
+}
+
+// cut reports whether the trace broke off in a validation before two batches of the same shapes had been through, after
+// which the others would have needed no more.
+func (t *Trace) cut(names []string) bool {
+	if !t.End.Cut || names[len(names)-1] != Validation {
+		return false
+	}
+	first, _ := around(names, len(names)-1)
+	shapes, given, reads := map[int]bool{}, 0, 0 // those that were read after the last forward pass are not through
+	for _, e := range t.Events[first:] {
+		switch {
+		case e.What != Marked:
+		case e.Mark.Name == "batch":
+			shapes[e.Mark.Shape] = true
+			reads++
+		case e.Mark.Name == "forward":
+			given, reads = given+reads, 0
+		}
+	}
+	return len(shapes) != 1 || given < 3 // the third has begun
 }
 
 // batches are how many of each phase were used. Loaders read ahead, so one counts where a forward pass first has it; in

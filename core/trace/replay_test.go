@@ -270,6 +270,31 @@ func TestWaitingIsNotKnown(t *testing.T) {
 	}
 }
 
+// A validation in which the time was over is known where its batches had repeated, and else it is not.
+func TestCutShort(t *testing.T) {
+	train := "M batch 4 0\nA 1 8\nM forward 1 1 4 1\nM backward\nM step 1\n"
+	train += strings.ReplaceAll(train, "A 1", "A 2")
+	for _, tt := range []struct {
+		shapes []int
+		cut    bool
+		known  bool
+	}{{[]int{1, 1, 1}, true, true}, {[]int{1, 1}, true, false}, {[]int{1, 2, 2}, true, false}, {[]int{1}, false, true}} {
+		text := train
+		for i, shape := range tt.shapes {
+			text += fmt.Sprintf("M batch 4 %d\nM forward 0 0 4 %d\nA %d 4096\n", shape, i+3, i+3)
+		}
+		tr := read(t, text)
+		tr.End = End{Why: "its 60 s of CPU time were over", Cut: tt.cut, Steps: 2}
+		phases := tr.Phases(rtx3090, mem.Caching{})
+		if e := phases[1].Estimate; e.Known() != tt.known || !tt.known && !strings.Contains(e.Unknown, "cut short: its 60 s") {
+			t.Errorf("%v, cut %v: %q", tt.shapes, tt.cut, e.Unknown)
+		}
+		if !phases[0].Estimate.Known() {
+			t.Error("the training is not known")
+		}
+	}
+}
+
 // A loop without a loader: its evaluation is told by how the model is called.
 func TestNamedWithoutLoader(t *testing.T) {
 	text := strings.ReplaceAll(recorded(8, 1), "M batch\n", "")

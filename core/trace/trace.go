@@ -120,6 +120,7 @@ type Mark struct {
 	Training bool   // of forward: the module is in training mode
 	Samples  int    // of forward: the first dimension of its first tensor; of batch: how many it has; -1: not known
 	Used     []int  // of forward: the batches that it was called with, by their number from 1
+	Shape    int    // of batch: those of one number have the same shapes
 	// Optimizer is the number of the one that has stepped.
 	Optimizer int
 }
@@ -128,6 +129,7 @@ type Mark struct {
 type End struct {
 	Why      string `json:"why"`
 	Failed   bool   `json:"failed,omitempty"` // before enough was seen
+	Cut      bool   `json:"cut,omitempty"`    // before the script had ended, or enough was seen of it
 	Place    string `json:"place,omitempty"`  // FILE:LINE of the script, where it failed
 	Torch    string `json:"torch,omitempty"`
 	CUDA     string `json:"cuda,omitempty"`
@@ -298,14 +300,14 @@ func (c cell) run(ctx context.Context) (*Trace, error) {
 	case wrong != nil:
 		return out, wrong
 	case out.End.Why == "" && ctx.Err() != nil:
-		out.End = End{Why: "the time was over", Failed: out.steps() == 0, Steps: out.steps()}
+		out.End = End{Why: "the time was over", Cut: true, Failed: out.steps() == 0, Steps: out.steps()}
 		return out, ctx.Err()
 	case out.End.Why == "" && cmd.ProcessState.ExitCode() == bySignal+int(syscall.SIGXCPU):
-		out.End = End{Why: fmt.Sprintf("its %d s of CPU time were over", c.Seconds), Failed: out.steps() == 0,
-			Steps: out.steps()}
+		out.End = End{Why: fmt.Sprintf("its %d s of CPU time were over", c.Seconds), Cut: true,
+			Failed: out.steps() == 0, Steps: out.steps()}
 	case out.End.Why == "":
-		out.End = End{Why: "the script's process ended: " + lastLine(out.Output), Failed: out.steps() == 0,
-			Steps: out.steps()}
+		out.End = End{Why: "the script's process ended: " + lastLine(out.Output), Cut: true,
+			Failed: out.steps() == 0, Steps: out.steps()}
 	}
 	return out, nil
 }
@@ -398,7 +400,7 @@ func marked(name string, number func(int) int64, fields int) Mark {
 	m := Mark{Name: name, Samples: -1}
 	switch name {
 	case "batch":
-		m.Samples = int(number(1))
+		m.Samples, m.Shape = int(number(1)), int(number(2))
 	case "step":
 		m.Optimizer = max(0, int(number(1)))
 	case "forward":

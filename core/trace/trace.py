@@ -6,7 +6,8 @@ request from standard input (JSON: see Request in trace.go) and writes events to
     A ID BYTES      a storage on the card is allocated; its kind is told when it is known
     F ID            it is freed
     K ID KIND       its kind: parameter, gradient, state (of an optimizer), buffer, workspace (of a kernel, a guess)
-    M batch N       a data loader gives its next batch, of N samples, -1: not known; batches are counted from 1
+    M batch N S     a data loader gives its next batch, of N samples, -1: not known; batches are counted from 1, and those
+                    of one S have the same shapes
     M forward G T N B… the outermost module is called; G: with gradients, T: in training mode, N: the first size of its
                     first tensor, -1: not known; B…: the batches that its tensors are made of
     M backward      a backward pass begins
@@ -148,7 +149,7 @@ class Trace:
         self.numbers = weakref.WeakKeyDictionary()  # of each optimizer that has stepped, from 1
         self.stepped, self.waiting = {}, 0          # number -> how often; how many have not stepped yet
         self.since = Batches(0)
-        self.batches = []  # of each batch that was given: its iterator
+        self.batches, self.shapes = [], {}  # of each batch that was given: its iterator; shapes -> their number
         self.known, self.loops, self.unknown = None, Loops(unknown, {__file__, sys.modules["launch_values"].__file__}), ""
         self.validated = 0
         self.depth = self.backwards = 0  # of calls of modules, and of backward passes, that are going on
@@ -225,6 +226,7 @@ class Batches:
     def __init__(self, steps):
         self.given = self.backwards = self.forwards = 0
         self.used, self.learned = set(), False  # learned: forwards in training mode, with gradients
+        self.shapes = set()
         self.begun, self.since = steps, time.process_time()
 
     def ends(self, steps):
@@ -232,8 +234,13 @@ class Batches:
         if self.backwards:
             return steps - self.begun >= (WAIT if TRACE.waiting else 1) * STEPS
         if self.learned or not self.forwards:
-            return self.given >= self.AHEAD or time.process_time() - self.since > self.SECONDS and self.given >= BATCHES
+            return self.late()
+        if len(self.shapes) > 1:  # a larger one may still come
+            return self.late()
         return len(self.used) >= BATCHES or not self.used and self.given >= BATCHES
+
+    def late(self):
+        return self.given >= self.AHEAD or time.process_time() - self.since > self.SECONDS and self.given >= BATCHES
 
 
 def tensors(value):
@@ -750,6 +757,8 @@ def shorten_data(torch):
         mine = getattr(self, "launch", None) or Batches(TRACE.steps)
         TRACE.since, self.launch = mine, mine
         if mine.ends(TRACE.steps):
+            if mine.forwards and not mine.backwards and len(mine.shapes) > 1 and mine.given < length(self):
+                unknown("it was cut short after %d batches, whose shapes differ" % mine.given)
             end(mine)
         try:
             with _disable_current_modes():
@@ -760,11 +769,20 @@ def shorten_data(torch):
         TRACE.loops.mark()
         TRACE.batches.append(mine)
         of, number = list(tensors(batch)), len(TRACE.batches)
+        shape = TRACE.shapes.setdefault(tuple((t.shape, t.dtype) for t in of), len(TRACE.shapes))
+        mine.shapes.add(shape)
         for t in of:
             t.launch_batches = {number}
         indices = getattr(self, "launch_index", None)
-        emit("M batch %d" % (len(indices) if isinstance(indices, (list, tuple)) else of[0].shape[0] if of and of[0].dim() else -1))
+        n = of[0].shape[0] if of and of[0].dim() else -1
+        emit("M batch %d %d" % (len(indices) if isinstance(indices, (list, tuple)) else n, shape))
         return batch
+
+    def length(it):
+        try:
+            return len(it)
+        except TypeError:  # of a stream
+            return float("inf")
 
     def end(mine):
         if mine.forwards and not mine.backwards and not mine.learned and TRACE.steps:
@@ -1317,7 +1335,7 @@ def main():
         if isinstance(e, AssertionError) and not sys.flags.optimize:
             again()
         traceback.print_exc()
-        why, more = "%s: %s" % (type(e).__name__, str(e)[:400]), {"place": place(e)}
+        why, more = "%s: %s" % (type(e).__name__, str(e)[:400]), {"place": place(e), "cut": True}
     finish(why, compiled=TRACE.compiled, assumed=sorted(TRACE.assumed), **more)
 
 
