@@ -249,7 +249,8 @@ func TestStepsOfTwoOptimizers(t *testing.T) {
 	if got := tr.StepsSeen(); !slices.Equal(got, want) {
 		t.Errorf("the steps are %v", got)
 	}
-	if got := toldSteps(tr.second()); got != "optimizer 1: 4 samples a step in 1 pass, optimizer 2: 8 samples a step in 1 pass" {
+	told := "optimizer 1: 4 samples a step in 1 pass, optimizer 2: 8 samples a step in 1 pass"
+	if got := toldSteps(tr.second()); got != told {
 		t.Error(got)
 	}
 	if tr.steps() != 2 {
@@ -286,7 +287,8 @@ func TestCutShort(t *testing.T) {
 		tr := read(t, text)
 		tr.End = End{Why: "its 60 s of CPU time were over", Cut: tt.cut, Steps: 2}
 		phases := tr.Phases(rtx3090, mem.Caching{})
-		if e := phases[1].Estimate; e.Known() != tt.known || !tt.known && !strings.Contains(e.Unknown, "cut short: its 60 s") {
+		e := phases[1].Estimate
+		if e.Known() != tt.known || !tt.known && !strings.Contains(e.Unknown, "cut short: its 60 s") {
 			t.Errorf("%v, cut %v: %q", tt.shapes, tt.cut, e.Unknown)
 		}
 		if !phases[0].Estimate.Known() {

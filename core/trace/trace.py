@@ -26,6 +26,7 @@ import collections.abc
 import ctypes
 import functools
 import gc
+import importlib.abc
 import importlib.machinery
 import json
 import os
@@ -59,6 +60,10 @@ def unknown(reason):
 
 class Enough(BaseException):
     """Ends the script: all that was asked for has been seen. No `except Exception` of the script's catches it."""
+
+
+class NotFollowed(BaseException):
+    """Ends the script: it does what no trace of one rank without values shows."""
 
 
 def finish(why, **more):
@@ -1236,6 +1241,57 @@ def one_rank(torch):
     dist.monitored_barrier = lambda *a, **k: None
 
 
+# What shards parameters over ranks moves them in ways of its own, and a trace of it would have false figures.
+SHARDED = {
+    "torch.distributed.fsdp.fully_sharded_data_parallel": ("FullyShardedDataParallel.__init__", "FSDP"),
+    "torch.distributed.fsdp._fully_shard._fully_shard": ("fully_shard", "FSDP2 (fully_shard)"),
+    "torch.distributed._composable.fsdp.fully_shard": ("fully_shard", "FSDP2 (fully_shard)"),
+    "torch.distributed.tensor._api": ("DTensor.__new__", "DTensor"),
+    "torch.distributed._tensor.api": ("DTensor.__new__", "DTensor"),
+    "fairscale.nn.data_parallel.fully_sharded_data_parallel": ("FullyShardedDataParallel.__init__", "FSDP"),
+    "deepspeed": ("initialize", "DeepSpeed"),
+}
+
+
+def leave_sharded():
+    """Ends the trace where the script shards its parameters, with the reason."""
+    def refuse(what):
+        def refused(*a, **k):
+            raise NotFollowed("%s is not followed: it shards what is trained over ranks, and one rank is traced" % what)
+        return refused
+
+    def patch(module):
+        names, what = SHARDED[module.__name__]
+        *path, last = names.split(".")
+        holder = functools.reduce(lambda m, n: getattr(m, n, None), path, module)
+        was, refused = getattr(holder, last, None), refuse(what)
+        if was is not None:
+            setattr(holder, last, refused)
+        for m in [m for name, m in sys.modules.items() if name.startswith("torch.distributed")] if not path else ():
+            if m.__dict__.get(last) is was:  # it has it from there
+                setattr(m, last, refused)
+
+    class Finder(importlib.abc.MetaPathFinder):
+        def find_spec(self, name, path, target=None):
+            if name not in SHARDED:
+                return None
+            spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+            if spec is not None and spec.loader is not None:
+                execute = spec.loader.exec_module
+
+                def executed(module):
+                    execute(module)
+                    patch(module)
+
+                spec.loader.exec_module = executed
+            return spec
+
+    for name in SHARDED:
+        if name in sys.modules:
+            patch(sys.modules[name])
+    sys.meta_path.insert(0, Finder())
+
+
 # ---- the script -----------------------------------------------------------------------------------------------------
 
 def place(e):
@@ -1318,6 +1374,7 @@ def main():
     follow_threads(mode)
     spawn_here(torch)
     one_rank(torch)
+    leave_sharded()
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device="cuda") is a move that the mode sees
     torch._C._ensureCUDADeviceGuardSet()
     ctypes.c_int.in_dll(nocard, "launch_devices").value = 64
@@ -1328,6 +1385,8 @@ def main():
         why, more = "the script ended", {}
     except Enough:
         why, more = "enough was seen", {}
+    except NotFollowed as e:
+        why, more = str(e), {"place": place(e), "failed": True}
     except SystemExit as e:
         why, more = "the script exited with %s" % (e.code if e.code is not None else 0), {}
     except BaseException as e:

@@ -73,7 +73,8 @@ func shown(tr *Trace) map[string]string {
 			most[Validation] = max(most[Validation], live[""])
 		}
 	}
-	found := map[string]string{"unknown-training": "no", "unknown-validation": "no", "ends": tr.End.Why, "compiled": fmt.Sprint(tr.End.Compiled)}
+	found := map[string]string{"unknown-training": "no", "unknown-validation": "no", "ends": tr.End.Why,
+		"failed": fmt.Sprint(tr.End.Failed), "compiled": fmt.Sprint(tr.End.Compiled)}
 	for key, n := range most {
 		found[key] = fmt.Sprint(int64(n))
 	}
