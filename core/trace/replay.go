@@ -337,7 +337,7 @@ type Step struct {
 
 // StepsSeen lists the optimizer steps of the trace.
 func (t *Trace) StepsSeen() (steps []Step) {
-	var sizes []int // of the batches
+	sizes := t.trained()
 	var forwards []Mark
 	begun := map[int]int{} // optimizer -> the forwards before its last step
 	names, backwards, last := t.named(), 0, 0
@@ -346,8 +346,6 @@ func (t *Trace) StepsSeen() (steps []Step) {
 			continue
 		}
 		switch m := e.Mark; m.Name {
-		case "batch":
-			sizes = append(sizes, m.Samples)
 		case "forward":
 			if m.Grad && names[i] != Validation {
 				forwards = append(forwards, m)
@@ -356,7 +354,7 @@ func (t *Trace) StepsSeen() (steps []Step) {
 			backwards++
 		case "step":
 			from := begun[m.Optimizer]
-			n, seen := entered(forwards[from:], sizes)
+			n, seen := entered(forwards[:from], forwards[from:], sizes)
 			if backwards > 0 { // of several that step at once, each has the same
 				last = backwards
 			}
@@ -370,6 +368,36 @@ func (t *Trace) StepsSeen() (steps []Step) {
 	return steps
 }
 
+// trained are the sizes of the batches, by their number, of those loaders that are trained on: a script may show samples
+// in between with gradients, and in training mode, of which there is no backward pass.
+func (t *Trace) trained() map[int]int {
+	of, trains, group := map[int]Mark{}, map[int]bool{}, map[int]bool{}
+	reads := false
+	for _, e := range t.Events {
+		if e.What != Marked {
+			continue
+		}
+		switch e.Mark.Name {
+		case "batch":
+			if of[len(of)+1] = e.Mark; !reads {
+				clear(group)
+			}
+			group[e.Mark.Loader], reads = true, true
+		case "forward":
+			reads = false
+		case "backward":
+			maps.Copy(trains, group)
+		}
+	}
+	sizes := map[int]int{}
+	for n, m := range of {
+		if trains[m.Loader] {
+			sizes[n] = m.Samples
+		}
+	}
+	return sizes
+}
+
 // second are the second steps of each optimizer, as the first may follow a shorter pass.
 func (t *Trace) second() (steps []Step) {
 	of := map[int]int{}
@@ -381,25 +409,38 @@ func (t *Trace) second() (steps []Step) {
 	return steps
 }
 
-// entered are the samples of forward passes: each batch counts once, however often it is used and in how many pieces.
-// seen is whether there were batches.
-func entered(passes []Mark, sizes []int) (n int, seen bool) {
-	used := map[int]bool{}
-	for _, m := range passes {
+// entered are the samples of the forward passes of a step: each batch counts once, however often it is used and in how
+// many pieces, and one that was in a step before does so only where there is no other. seen is whether there were
+// batches.
+func entered(before, now []Mark, sizes map[int]int) (n int, seen bool) {
+	old, used := map[int]bool{}, map[int]bool{}
+	for _, m := range before {
 		for _, b := range m.Used {
-			if b < 1 || b > len(sizes) || sizes[b-1] < 0 {
-				return -1, true
-			}
-			if !used[b] {
+			old[b] = true
+		}
+	}
+	for _, m := range now {
+		for _, b := range m.Used {
+			if _, ok := sizes[b]; ok {
 				used[b] = true
-				n += sizes[b-1]
 			}
 		}
+	}
+	anew := maps.Clone(used)
+	maps.DeleteFunc(anew, func(b int, _ bool) bool { return old[b] })
+	if len(anew) > 0 {
+		used = anew
+	}
+	for b := range used {
+		if sizes[b] < 0 {
+			return -1, true
+		}
+		n += sizes[b]
 	}
 	if len(used) > 0 {
 		return n, true
 	}
-	for _, m := range passes {
+	for _, m := range now {
 		if m.Samples < 0 {
 			return -1, false
 		}

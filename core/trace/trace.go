@@ -121,6 +121,7 @@ type Mark struct {
 	Samples  int    // of forward: the first dimension of its first tensor; of batch: how many it has; -1: not known
 	Used     []int  // of forward: the batches that it was called with, by their number from 1
 	Shape    int    // of batch: those of one number have the same shapes
+	Loader   int    // of batch: its data loader
 	// Optimizer is the number of the one that has stepped.
 	Optimizer int
 }
@@ -400,7 +401,7 @@ func marked(name string, number func(int) int64, fields int) Mark {
 	m := Mark{Name: name, Samples: -1}
 	switch name {
 	case "batch":
-		m.Samples, m.Shape = int(number(1)), int(number(2))
+		m.Samples, m.Shape, m.Loader = int(number(1)), int(number(2)), int(number(3))
 	case "step":
 		m.Optimizer = max(0, int(number(1)))
 	case "forward":

@@ -6,8 +6,8 @@ request from standard input (JSON: see Request in trace.go) and writes events to
     A ID BYTES      a storage on the card is allocated; its kind is told when it is known
     F ID            it is freed
     K ID KIND       its kind: parameter, gradient, state (of an optimizer), buffer, workspace (of a kernel, a guess)
-    M batch N S     a data loader gives its next batch, of N samples, -1: not known; batches are counted from 1, and those
-                    of one S have the same shapes
+    M batch N S L   the data loader L gives its next batch, of N samples, -1: not known; batches are counted from 1, and
+                    those of one S have the same shapes
     M forward G T N B… the outermost module is called; G: with gradients, T: in training mode, N: the first size of its
                     first tensor, -1: not known; B…: the batches that its tensors are made of
     M backward      a backward pass begins
@@ -28,6 +28,7 @@ import functools
 import gc
 import importlib.abc
 import importlib.machinery
+import itertools
 import json
 import os
 import runpy
@@ -228,7 +229,8 @@ class Batches:
     that looks at the data set."""
     AHEAD, SECONDS = 64, 8
 
-    def __init__(self, steps):
+    def __init__(self, steps, loader=0):
+        self.loader = loader
         self.given = self.backwards = self.forwards = 0
         self.used, self.learned = set(), False  # learned: forwards in training mode, with gradients
         self.shapes = set()
@@ -736,6 +738,7 @@ def shorten_data(torch):
     """Reads a few batches of each loader, in this process, for real."""
     from torch.utils._python_dispatch import _disable_current_modes
     import torch.utils.data.dataloader as module
+    loaders, numbers = weakref.WeakKeyDictionary(), itertools.count(1)
     Loader, Iterator = module.DataLoader, module._BaseDataLoaderIter
     init, begin, following, chosen = Loader.__init__, Loader.__iter__, Iterator.__next__, Iterator._next_index
 
@@ -755,7 +758,7 @@ def shorten_data(torch):
     def batches(self):
         with _disable_current_modes():
             it = begin(self)
-        it.launch = TRACE.since = Batches(TRACE.steps)
+        it.launch = TRACE.since = Batches(TRACE.steps, loaders.setdefault(self, next(numbers)))
         return it
 
     def next_batch(self):
@@ -780,7 +783,7 @@ def shorten_data(torch):
             t.launch_batches = {number}
         indices = getattr(self, "launch_index", None)
         n = of[0].shape[0] if of and of[0].dim() else -1
-        emit("M batch %d %d" % (len(indices) if isinstance(indices, (list, tuple)) else n, shape))
+        emit("M batch %d %d %d" % (len(indices) if isinstance(indices, (list, tuple)) else n, shape, mine.loader))
         return batch
 
     def length(it):
