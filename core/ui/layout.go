@@ -37,7 +37,7 @@ func padLeft(s string, n int) string {
 	return strings.Repeat(" ", max(0, n-textWidth(s))) + s
 }
 
-// space stands between a number and its unit while a text is wrapped. It is a character for private use.
+// space stands between a number and its unit, and in a short command, while a text is wrapped. It is a character for private use.
 const space = "\uE001"
 
 // inAmount is the space between a number and its unit.
@@ -56,6 +56,7 @@ func wrap(s string, width int) string {
 	lead := min(len(s)-len(body), width/3)
 	hang := strings.Repeat(" ", min(lead+len(indent), width/3))
 	body = inAmount.ReplaceAllString(body, "$1"+space+"$2")
+	body = strings.ReplaceAll(body, "launch show ", "launch"+space+"show"+space) // to be copied in one piece
 	lines, room := []string{""}, max(1, width-len(hang))
 	for _, word := range aWord.FindAllString(body, -1) { // with the spaces before it
 		if last := &lines[len(lines)-1]; *last == "" || lipgloss.Width(*last+word) <= room {

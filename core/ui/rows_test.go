@@ -80,6 +80,12 @@ func TestWrapKeepsPaths(t *testing.T) {
 	if got := wrap("the file "+path+" is missing", 60); !strings.Contains(got, path) {
 		t.Error(got)
 	}
+	for width := 40; width < 90; width++ {
+		got := wrap("succeeded in 2s: a name · exit code 0 is the program's own · launch show 20261129-112704.659-66bb", width)
+		if !strings.Contains(got, "launch show 20261129-112704.659-66bb") {
+			t.Errorf("at %d columns the command is broken: %q", width, got)
+		}
+	}
 }
 
 // On a terminal that is shorter than the plan its last line is what happens, as one of its first is.
