@@ -18,7 +18,8 @@ type group struct {
 	kinds []mem.Kind
 }
 
-// groups are all groups, by names that need no glossary, in the order in which a bar stacks them. The last one takes the kinds that no other has.
+// groups are all groups, by names that need no glossary, in the order in which a bar stacks them. The last one takes the
+// kinds that no other has.
 var groups = []group{
 	{"model and optimizer", "█", markBlue, []mem.Kind{mem.Parameters, mem.Gradients, mem.Optimizer, mem.Buffers}},
 	{"saved for backward", "▓", markCyan, []mem.Kind{mem.Saved}},

@@ -37,7 +37,8 @@ func padLeft(s string, n int) string {
 	return strings.Repeat(" ", max(0, n-textWidth(s))) + s
 }
 
-// space stands between a number and its unit, and in a short command, while a text is wrapped. It is a character for private use.
+// space stands between a number and its unit, and in a short command, while a text is wrapped. It is a character for
+// private use.
 const space = "\uE001"
 
 // inAmount is the space between a number and its unit.

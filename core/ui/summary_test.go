@@ -75,8 +75,10 @@ func TestSummary(t *testing.T) {
 		want string
 	}{
 		"a success":      {ended(trained(1, run.Succeeded, 32, 6)), `launch: succeeded in 2s: "demo"` + end},
-		"a foreseen one": {ended(measured), `launch: succeeded in 2s: "demo", micro-batch 16 · measured peak 2.00 GiB used (estimate 3.00 GiB)` + end},
-		"resumed": {ended(short, resumed(trained(2, run.Succeeded, 16, 6), run.Resumption{State: run.Resumed, First: 3, Saved: 2})),
+		"a foreseen one": {ended(measured), `launch: succeeded in 2s: "demo", micro-batch 16 · measured peak 2.00 GiB used ` +
+			`(estimate 3.00 GiB)` + end},
+		"resumed": {ended(short, resumed(trained(2, run.Succeeded, 16, 6),
+			run.Resumption{State: run.Resumed, First: 3, Saved: 2})),
 			died + changed + `launch: succeeded in 4s, 2 attempts: "demo" · went on from 0002.pt, 1 iteration trained twice` + end},
 		"not checked": {ended(short, resumed(trained(2, run.Succeeded, 16, 6), run.Resumption{State: run.NotChecked})),
 			died + changed + `launch: succeeded in 4s, 2 attempts: "demo" · went on from 0002.pt, 1 iteration trained twice, ` +
