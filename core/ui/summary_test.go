@@ -74,7 +74,7 @@ func TestSummary(t *testing.T) {
 		r    *run.Run
 		want string
 	}{
-		"a success":      {ended(trained(1, run.Succeeded, 32, 6)), `launch: succeeded in 2s: "demo"` + end},
+		"a success": {ended(trained(1, run.Succeeded, 32, 6)), `launch: succeeded in 2s: "demo"` + end},
 		"a foreseen one": {ended(measured), `launch: succeeded in 2s: "demo", micro-batch 16 · measured peak 2.00 GiB used ` +
 			`(estimate 3.00 GiB)` + end},
 		"resumed": {ended(short, resumed(trained(2, run.Succeeded, 16, 6),
