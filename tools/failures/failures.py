@@ -550,7 +550,7 @@ def rows():
         Row("out of memory, message replaced, exit 0", lambda t: t.train("replaced message", CARD="2"), "out of memory", "gpu_unspecified", "training",
             code=0, lied=True, decision=r"^card as asked; host as asked → card micro-batch 2 × accumulation 2; host as asked; resumes → succeeded$"),
         Row("the same at the end of the ladder", lambda t: t.train("replaced message", CARD="0"), "out of memory", "gpu_unspecified", "training",
-            code=1, lied=True, decision="out of memory: no .*rung is left"),
+            code=1, lied=True, decision="out of memory: no .*change is left"),
         Row("catches it and goes on", lambda t: t.plain("catches"), "succeeded", code=0, kind=None, decision=r"^one attempt, as typed \(outlived 1\)$"),
         Row("catches it, halves its batch, goes on", lambda t: t.plain("halves"), "succeeded", code=0, kind=None, decision=r"outlived \d\)$"),
         Row("prints the message and succeeds", lambda t: t.plain("says"), "succeeded", code=0, kind=None, decision="one attempt"),
