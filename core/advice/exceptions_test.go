@@ -1,0 +1,85 @@
+package advice
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/oom"
+)
+
+// What is to be done about an exception is read off its own line, in the words of whoever raised it.
+func TestLapses(t *testing.T) {
+	for line, want := range map[string]string{
+		"ModuleNotFoundError: No module named 'einops'":                                        "pip show einops",
+		"ImportError: cannot import name 'packaging' from 'pkg_resources' (/x/__init__.py)":    "pip show pkg_resources",
+		"ImportError: /x/ext.so: undefined symbol: _ZN3c105ErrorC1E":                           "another version",
+		"ImportError: numpy.core.multiarray failed to import":                                  "numpy<2",
+		"FileNotFoundError: [Errno 2] No such file or directory: 'data/train.txt'":             "ls -l PATH",
+		"PermissionError: [Errno 13] Permission denied: '/results'":                            "may write",
+		"OSError: [Errno 5] Input/output error":                                                "file server",
+		"RuntimeError: mat1 and mat2 shapes cannot be multiplied (8x100 and 90x10)":            "shapes at that line",
+		"ValueError: operands could not be broadcast together with shapes (3,2) (4,2)":         "shapes at that line",
+		"RuntimeError: stack expects each tensor to be equal size, but got [3, 8] at entry 0":  "collate_fn",
+		"RuntimeError: Error(s) in loading state_dict for Net:":                                "same model and configuration",
+		"RuntimeError: Expected all tensors to be on the same device, but found two":           "one device",
+		"RuntimeError: expected scalar type Half but found Float":                              "autocast",
+		"RuntimeError: element 0 of tensors does not require grad and has no grad_fn":          "the graph of that loss",
+		"RuntimeError: Expected to have finished reduction in the prior iteration before":      "find_unused_parameters",
+		"OSError: x/y is not a local folder and is not a valid model identifier listed on 'h'": "huggingface-cli",
+		"requests.exceptions.ConnectionError: Max retries exceeded with url: /api":             "proxy",
+		"OSError: [Errno 98] Address already in use":                                           "another port",
+		"torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients.":   "all ranks started",
+		"yaml.scanner.ScannerError: mapping values are not allowed here":                       "settings file",
+		"json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)":              "settings file",
+		"omegaconf.errors.ConfigAttributeError: Key 'lr' is not in struct":                     "its spelling",
+		"_pickle.UnpicklingError: invalid load key, 'v'.":                                      "git lfs",
+		"_pickle.UnpicklingError: Weights only load failed.":                                   "weights_only=False",
+		"TypeError: __init__() got an unexpected keyword argument 'evaluation_strategy'":       "evaluation_strategy",
+		"AttributeError: module 'torch' has no attribute 'compile'":                            "the spelling of compile",
+		"KeyError: 'pixel_values'":                                                             "that key",
+		"IndexError: index out of range in self":                                               "embedding",
+		"ValueError: num_samples should be a positive integer value, but got num_samples=0":    "none was found",
+		"AssertionError": "the line of the assertion",
+		"wandb.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=k)": "wandb login",
+		"RuntimeError: FlashAttention only supports Ampere GPUs or newer.":                  "too old for that kernel",
+		"OSError: CUDA_HOME environment variable is not set.":                               "nvcc --version",
+	} {
+		r := oom.Report{Fatal: true, Kind: oom.NoMemory, NotMemory: "exception", Cause: line,
+			Evidence: []oom.Evidence{{Line: oom.Line{Text: line}}}}
+		if got := told(r, Clues{}); !strings.Contains(got, want) {
+			t.Errorf("%s: it does not say %q:\n%s", line, want, got)
+		}
+	}
+	r := oom.Report{Fatal: true, Kind: oom.NoMemory, NotMemory: "exception", Cause: "CustomFailure: 7"}
+	if all := Remedies(r, Clues{}); len(all) > 0 {
+		t.Errorf("of an exception that it does not know it says %+v", all)
+	}
+}
+
+// Each kind of card has names of its own, by the words of its allocator.
+func TestDevicesByTheirWords(t *testing.T) {
+	for line, want := range map[string]string{
+		"RuntimeError: NPU out of memory. Tried to allocate 2.00 GiB (NPU 1; 60.96 GiB total capacity": "npu",
+		"RuntimeError: MUSA out of memory. Tried to allocate 2.00 GiB":                                 "musa",
+		"torch.OutOfMemoryError: HIP out of memory. Tried to allocate 2.00 GiB.":                       "hip",
+		"torch.OutOfMemoryError: XPU out of memory. Tried to allocate 2.00 GiB.":                       "xpu",
+		"RuntimeError: MPS backend out of memory (MPS allocated: 17.36 GB":                             "mps",
+		"RuntimeError: [metal::malloc] Attempting to allocate 9 bytes which is greater than":           "mlx",
+		"XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error.":                        "tpu",
+		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.":                      "",
+	} {
+		c := CluesIn([]string{line})
+		if c.Device != want || c.own().name != want {
+			t.Errorf("%s: %q, want %q", line, c.Device, want)
+		}
+		if unified := want == "mps" || want == "mlx"; c.Unified != unified {
+			t.Errorf("%s: unified is %v", line, c.Unified)
+		}
+	}
+	for _, line := range []string{"GPU 0: NVIDIA GB10 (UUID: GPU-1)", "NvMapMemAllocInternalTagged: 1075072515 error 12",
+		"Orin (nvgpu)"} {
+		if !CluesIn([]string{line}).Unified {
+			t.Errorf("%s: not unified", line)
+		}
+	}
+}
