@@ -18,7 +18,8 @@ type device struct {
 	visible string // the variable with the cards that a process may use
 }
 
-// devices are tried in order on each line. Facts: torch_npu's and torch_musa's documentation; the driver packages of each.
+// devices are tried in order on each line. Their names are those of torch_npu's and torch_musa's documentation, and of
+// each driver's tools.
 var devices = []device{
 	{"npu", rx(`\bNPU out of memory|\bNPU function error|\bNPU \d+;|[/\\]torch_npu[/\\]|ACL_ERROR_RT_MEMORY_ALLOCATION|` +
 		`error code is 207001`), "PYTORCH_NPU_ALLOC_CONF", "npu-smi info", "ASCEND_RT_VISIBLE_DEVICES"},
@@ -33,9 +34,10 @@ var devices = []device{
 	{"tpu", rx(`\bXLA:TPU\b|memory space (?:hbm|vmem|smem)`), "", "tpu-info", "TPU_VISIBLE_CHIPS"},
 }
 
-// unified are words for a machine on which the card takes its memory from the host's: Apple's, NVIDIA's GB10, Jetson and
-// Thor, AMD's large APUs.
-var unified = rx(`\bMPS backend out of memory|\[metal::malloc\]|kIOGPUCommandBuffer|\bGB10\b|\bDGX Spark\b|\bJetson\b|\bTegra\b|` +
+// unified are words for a machine on which the card takes its memory from the host's: Apple's, NVIDIA's GB10, Jetson
+// and Thor, AMD's large APUs.
+var unified = rx(`\bMPS backend out of memory|\[metal::malloc\]|kIOGPUCommandBuffer|\bGB10\b|\bDGX Spark\b|` +
+	`\bJetson\b|\bTegra\b|` +
 	`\bNvMapMem\w+|\(nvgpu\)|\bNVIDIA Thor\b|\bgfx115[01]\b|Radeon 80[56]0S|Strix Halo`)
 
 // own returns what is known of the kind of card; CUDA's names where it is none of the others.
@@ -61,7 +63,8 @@ type engine struct {
 
 // engines are known by their frames, and by the settings that their messages name.
 var engines = []engine{
-	{"vllm", rx(`[/\\]vllm[/\\](?:v1|worker|engine|executor|model_executor)\b|\bgpu_memory_utilization\b|\bmax_num_seqs\b|` +
+	{"vllm", rx(`[/\\]vllm[/\\](?:v1|worker|engine|executor|model_executor)\b|\bgpu_memory_utilization\b|` +
+		`\bmax_num_seqs\b|` +
 		`\bmax_model_len\b|larger than the available KV cache memory|No available memory for the cache blocks`), []proposal{
 		give("speed", "fewer sequences and tokens at a time", flag("vllm", "--max-num-seqs (half), --max-num-batched-tokens "+
 			"(half)")),
@@ -84,7 +87,8 @@ var engines = []engine{
 		give("none", "data that is made into bins as it is read", flag("xgboost", "QuantileDMatrix(data_iterator)")),
 		give("speed", "data that stays on the host", flag("xgboost", "ExtMemQuantileDMatrix")),
 		give("numerics", "fewer bins", flag("xgboost", "max_bin=128")),
-		give("recipe", "a sample of the rows for each tree", flag("xgboost", "subsample=0.3, sampling_method=gradient_based"))}},
+		give("recipe", "a sample of the rows for each tree", flag("xgboost", "subsample=0.3, "+
+			"sampling_method=gradient_based"))}},
 	{"rapids", rx(`\bRMM failure\b|\brmm::|\bRMM_ERROR|[/\\](?:cudf|cuml|rmm|dask_cuda)[/\\]`), []proposal{
 		give("speed", "memory that may be larger than the card's", flag("rmm", "rmm.reinitialize(managed_memory=True)")),
 		give("speed", "data that is spilled to the host", flag("dask_cuda", "--device-memory-limit 0.6 --enable-cudf-spill")),
@@ -139,17 +143,20 @@ func inUnits(format string, size unit.Bytes) func(unit.Bytes) string {
 // schedulers: LSF's bsub and its mail of a job's end, PBS's and Torque's server, Grid Engine's execd, Ray's raylet, the
 // kubelet, HTCondor's starter, YARN's node manager.
 var schedulers = []scheduler{
-	{"lsf", rx(`TERM_MEMLIMIT|Total Requested Memory :\s+(\d[\d.]* ?[KMGT]B)|\bLSF memory usage limit|#BSUB\b|\.lsbatch\b`),
+	{"lsf", rx(`TERM_MEMLIMIT|Total Requested Memory :\s+(\d[\d.]* ?[KMGT]B)|\bLSF memory usage limit|#BSUB\b|` +
+		`\.lsbatch\b`),
 		"bsub", inUnits(`-M NMB -R "rusage[mem=NMB]"`, unit.MiB)},
 	{"sge", rx(`exceed\w* (?:job )?hard limit "?\w*(?:vmem|rss|_data)"?.*?limit: ?(\d+)|#\$ -l h_vmem|\bh_(?:vmem|rss)\b`),
 		"qsub", inUnits("-l h_vmem=NG", unit.GiB)},
 	{"pbs", rx(`\b(?:mem|vmem|pmem|pvmem) \d+\w* exceed\w* (?:resource )?limit (\d+\w*)|#PBS\b|` +
 		`job violates resource usage limits`), "qsub", inUnits("-l select=1:mem=Ngb", unit.GiB)},
-	{"ray", rx(`memory usage threshold|killed due to (?:the node running low on )?memory|\bray\.exceptions\.OutOfMemoryError|` +
+	{"ray", rx(`memory usage threshold|killed due to (?:the node running low on )?memory|` +
+		`\bray\.exceptions\.OutOfMemoryError|` +
 		`workers? killed by the Ray|\(raylet\)`), "ray", nil},
 	{"kubernetes", rx(`\bOOMKilled\b|\bkubelet\b|\bkubepods\b|^\s+memory: +(\d+[KMGT]i)\s*$`), "kubernetes",
 		inUnits("resources.limits.memory: NGi", unit.GiB)},
-	{"htcondor", rx(`gone over (?:cgroup )?memory limit of (\d+ ?\w+)|\bcondor_\w+|Job was held.*memory|\bRequestMemory\b`),
+	{"htcondor", rx(`gone over (?:cgroup )?memory limit of (\d+ ?\w+)|\bcondor_\w+|Job was held.*memory|` +
+		`\bRequestMemory\b`),
 		"condor_submit", inUnits("request_memory = NM", unit.MiB)},
 	{"yarn", rx(`running beyond \w+ memory limits|exceeding (?:YARN |\w+ )?memory limits`), "spark-submit",
 		inUnits("--conf spark.executor.memoryOverhead=Ng", unit.GiB)},

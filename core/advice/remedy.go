@@ -271,7 +271,8 @@ func (a *remedies) expandable() {
 	what := "segments that grow: they are for memory in pieces"
 	if r.Kind != oom.GPUFragmentation {
 		slack := *r.Reserved - *r.Allocated
-		what = fmt.Sprintf("segments that grow: %v are reserved and not allocated, which is more than it asked for, and lie in pieces", slack)
+		what = fmt.Sprintf("segments that grow: %v are reserved and not allocated, which is more than it asked for, and "+
+			"lie in pieces", slack)
 		if r.Capacity != nil && slack < *r.Capacity/little {
 			what = fmt.Sprintf("segments that grow: they may buy a little, of the %v that are reserved and not allocated", slack)
 		}
@@ -363,7 +364,8 @@ func (a *remedies) smaller() {
 	if of > 2 {
 		part, times = fmt.Sprintf("1/%d of", of), fmt.Sprintf("%d times", of)
 	}
-	what := fmt.Sprintf("%s the micro-batch, %s the accumulation: the same global batch, more time (batch norm sees smaller batches)", part, times)
+	what := fmt.Sprintf("%s the micro-batch, %s the accumulation: the same global batch, more time (batch norm sees "+
+		"smaller batches)", part, times)
 	if of > 2 {
 		what += "; even so only if that one request grows with the batch"
 	}
@@ -673,7 +675,8 @@ func Apart(r oom.Report, c Clues) string {
 	case c.Unified, c.Device == "mps": // one memory for both
 		return ""
 	case r.Kind == oom.HostOOM || r.Kind == oom.SharedMemory:
-		return "settings of the card (activation checkpointing, mixed precision, tiles) give back nothing of the host's memory"
+		return "settings of the card (activation checkpointing, mixed precision, tiles) give back nothing of the host's " +
+			"memory"
 	case r.OfCard():
 		return "loader workers, prefetch and pinned memory are host memory: fewer of them give back nothing of the card"
 	}

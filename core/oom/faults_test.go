@@ -79,7 +79,8 @@ func TestFaults(t *testing.T) {
 		"cuda_unknown": {began + inMain + "RuntimeError: CUDA unknown error - this may be due to an incorrectly set up " +
 			"environment, e.g. changing env variable CUDA_VISIBLE_DEVICES after program start.\n"},
 		"cudnn_version": {
-			"2026-03-04 05:06:07.1: E tensorflow/stream_executor/cuda/cuda_dnn.cc:343] Loaded runtime CuDNN library: 7.0.4 but " +
+			"2026-03-04 05:06:07.1: E tensorflow/stream_executor/cuda/cuda_dnn.cc:343] Loaded runtime CuDNN library: 7.0.4 " +
+				"but " +
 				"source was compiled with: 7.2.1.  CuDNN library needs to match.\nSegmentation fault (core dumped)\n",
 			"Could not load library libcudnn_ops.so.9. Error: libcudnn_ops.so.9: cannot open shared object file\nAborted\n",
 			"Unable to load any of {libcudnn_graph.so.9.1.0, libcudnn_graph.so.9.1, libcudnn_graph.so.9}\nInvalid handle. " +
@@ -94,7 +95,8 @@ func TestFaults(t *testing.T) {
 			began + inMain + "RuntimeError: miopenStatusUnknownError\n"},
 		"cublas_failed": {began + inMain + "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling " +
 			"`cublasSgemm( handle, opa, opb, m, n, k)`\n"},
-		"nccl_system": {"w0: [rank0]: RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)\n" +
+		"nccl_system": {"w0: [rank0]: RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for " +
+			"details)\n" +
 			"Traceback (most recent call last):\n  File \"/usr/lib/python3.10/runpy.py\", line 196, in run\n    main()\n"},
 		"duplicate_gpu": {began + inMain + "torch.distributed.DistBackendError: NCCL error in: x.cpp:1275, invalid usage " +
 			"(run with NCCL_DEBUG=WARN for details), NCCL version 2.21.5\nncclInvalidUsage: This usually reflects invalid " +
@@ -154,10 +156,12 @@ func TestCrashes(t *testing.T) {
 			"*** stack smashing detected ***: terminated\n",
 			"python(123,0x1f) malloc: *** error for object 0x6: pointer being freed was not allocated\n"},
 		"illegal_instruction": {"Illegal instruction (core dumped)\n",
-			"zsh: illegal hardware instruction  python -c 'import torch'\n", "run.sh: line 2: 88 Illegal instruction     python\n"},
+			"zsh: illegal hardware instruction  python -c 'import torch'\n", "run.sh: line 2: 88 Illegal instruction     " +
+				"python\n"},
 		"bus_error":  {"Bus error (core dumped)\n", "zsh: bus error  python train.py\n", "exit code: 135\n"},
 		"arithmetic": {"make: *** [Makefile:9: train] Error 136\n"},
-		"timeout":    {"epoch 1 loss 0.4\ncommand exited with exit code 124\n", "timeout: sending signal TERM to command 'python'\n"},
+		"timeout": {"epoch 1 loss 0.4\ncommand exited with exit code 124\n", "timeout: sending signal TERM to command " +
+			"'python'\n"},
 		"bad_arguments": {"usage: fit.py [-h] [--lr LR]\nfit.py: error: unrecognized arguments: --learning 3\n",
 			"usage: fit.py [-h]\nfit.py: error: the following arguments are required: --data\n",
 			"Usage: fit [OPTIONS]\nTry 'fit --help' for help.\n\nError: No such option: --lrr\n"},
@@ -223,10 +227,12 @@ func TestOtherWordsForIt(t *testing.T) {
 		{name: "an NPU's", text: began + inMain + "RuntimeError: NPU function error: aclrtMalloc, error code is 207001\n"},
 		{name: "in another's text", text: began + inMain +
 			"RuntimeError: worker 3 failed with OutOfMemoryError('CUDA out of memory. Tried to allocate 2.00 GiB')\n"},
-		{name: "a library's, over two lines", text: "terminate called after throwing an instance of 'CUDA::error'\n  what():  " +
+		{name: "a library's, over two lines", text: "terminate called after throwing an instance of 'CUDA::error'\n  " +
+			"what():  " +
 			"/src/SimpleMalloc.hpp(42):\nerror: out of memory\n"},
 		{name: "Metal's largest buffer", text: began + inMain + "RuntimeError: Invalid buffer size: 24.10 GB\n"},
-		{name: "TensorRT-LLM's", text: "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMalloc(p, n): out of memory (/src/b.h:2)\n"},
+		{name: "TensorRT-LLM's", text: "[TensorRT-LLM][ERROR] CUDA runtime error in ::cudaMalloc(p, n): out of memory " +
+			"(/src/b.h:2)\n"},
 		{name: "XLA's constants", text: began + inMain +
 			"jaxlib.xla_extension.XlaRuntimeError: INTERNAL: Failed to allocate 100000256 bytes for new constant\n"},
 		{name: "CUDA.jl's", text: "ERROR: Out of GPU memory trying to allocate 2.000 GiB\nEffective GPU memory usage: 99%\n"},
@@ -235,12 +241,15 @@ func TestOtherWordsForIt(t *testing.T) {
 		c.check(t)
 	}
 	for _, c := range []class{
-		{name: "systemd's", text: "Mar 04 05:06:07 h systemd-oomd[811]: Killed /user.slice/a.scope due to memory pressure for " +
+		{name: "systemd's", text: "Mar 04 05:06:07 h systemd-oomd[811]: Killed /user.slice/a.scope due to memory pressure " +
+			"for " +
 			"/user.slice being 68.70% > 50.00% for > 20s\n"},
-		{name: "earlyoom's", text: "Mar 04 05:06:07 h earlyoom[811]: sending SIGTERM to process 44 uid 1000 \"python\": badness 902\n"},
+		{name: "earlyoom's", text: "Mar 04 05:06:07 h earlyoom[811]: sending SIGTERM to process 44 uid 1000 \"python\": " +
+			"badness 902\n"},
 		{name: "Slurm's step", text: "slurmstepd: error: Exceeded step memory limit at some point.\n"},
 		{name: "HTCondor's", text: "Error from slot1@n1: Job has gone over cgroup memory limit of 2048 megabytes.\n"},
-		{name: "Dask's", text: began + inMain + "distributed.scheduler.KilledWorker: Attempted to run task 'x' on 4 different " +
+		{name: "Dask's", text: began + inMain + "distributed.scheduler.KilledWorker: Attempted to run task 'x' on 4 " +
+			"different " +
 			"workers, but all those workers died while running it.\n"},
 	} {
 		c.oom, c.fatal, c.kind = true, true, HostOOM
@@ -289,19 +298,23 @@ func TestStampedTracebacks(t *testing.T) {
 func TestLoggedFaults(t *testing.T) {
 	const (
 		fault    = "2026-03-04 05:06:07,891 ERROR worker: CUDA error: an illegal memory access was encountered\n"
-		mismatch = "size mismatch for head.weight: copying a param with shape torch.Size([10, 64]) from checkpoint, the shape " +
+		mismatch = "size mismatch for head.weight: copying a param with shape torch.Size([10, 64]) from checkpoint, the " +
+			"shape " +
 			"in current model is torch.Size([7, 64]).\n"
 	)
 	for name, tt := range map[string]struct{ text, what string }{
-		"a logged fault":              {"epoch 1 loss 0.5\n" + fault, "illegal_access"},
-		"a fault of one step":         {"step 1 loss 0.5\n" + fault + "step 2 loss 0.4\nstep 3 loss 0.3\n", ""},
-		"a warning of one":            {strings.Replace(fault, "ERROR", "WARNING", 1), ""},
-		"weights":                     {mismatch, "weights_mismatch"},
-		"keys of weights":             {"Missing key(s) in state_dict: \"a.weight\", \"a.bias\". \n\t" + mismatch, "weights_mismatch"},
-		"weights of a lenient loader": {"The model and loaded state dict do not match exactly\n\n" + mismatch + "start training\n", ""},
-		"no program":                  {"bash: accelerate: command not found\n", "not_found"},
-		"no file":                     {"python: can't open file '/w/fit.py': [Errno 2] No such file or directory\n", "not_found"},
-		"a tool that is not needed":   {"sh: 1: nvidia-smi: not found\nepoch 1 loss 0.4\n", ""},
+		"a logged fault":      {"epoch 1 loss 0.5\n" + fault, "illegal_access"},
+		"a fault of one step": {"step 1 loss 0.5\n" + fault + "step 2 loss 0.4\nstep 3 loss 0.3\n", ""},
+		"a warning of one":    {strings.Replace(fault, "ERROR", "WARNING", 1), ""},
+		"weights":             {mismatch, "weights_mismatch"},
+		"keys of weights": {"Missing key(s) in state_dict: \"a.weight\", \"a.bias\". \n\t" + mismatch,
+			"weights_mismatch"},
+		"weights of a lenient loader": {"The model and loaded state dict do not match exactly\n\n" + mismatch + "start " +
+			"training\n", ""},
+		"no program": {"bash: accelerate: command not found\n", "not_found"},
+		"no file": {"python: can't open file '/w/fit.py': [Errno 2] No such file or directory\n",
+			"not_found"},
+		"a tool that is not needed": {"sh: 1: nvidia-smi: not found\nepoch 1 loss 0.4\n", ""},
 	} {
 		if r := reported(t, tt.text); r.Fatal != (tt.what != "") || r.NotMemory != tt.what {
 			t.Errorf("%s: fatal %v, %q: %s", name, r.Fatal, r.NotMemory, r.Cause)

@@ -282,7 +282,7 @@ func (m *ruleMatch) endsProgram() bool {
 // endsText reports whether nothing but more of the same, or what belongs to it, follows.
 func (m *ruleMatch) endsText() bool {
 	for _, r := range m.rows[m.at+1:] {
-		if b := r.Body; strings.TrimSpace(b) != "" && b[0] != ' ' && b[0] != '\t' && b[0] != '"' && !m.rule.re.MatchString(b) {
+		if b := r.Body; strings.TrimSpace(b) != "" && !strings.ContainsRune(" \t\"", rune(b[0])) && !m.rule.re.MatchString(b) {
 			return false
 		}
 	}

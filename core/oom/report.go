@@ -344,7 +344,8 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 		r.Needs = *r.Allocated + *r.Requested
 	}
 	r.What = f.rule.cause
-	if m := oneArray.FindStringSubmatch(printed.Joined(printed.Near(f.rows, f.at, 0, 1))); m != nil && f.rule.kind == CPUAlloc {
+	m := oneArray.FindStringSubmatch(printed.Joined(printed.Near(f.rows, f.at, 0, 1)))
+	if m != nil && f.rule.kind == CPUAlloc {
 		r.What += fmt.Sprintf(" for one array of shape %s of %s", m[1], m[2])
 	}
 	r.Cause = r.causeLine()

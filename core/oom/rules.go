@@ -104,8 +104,8 @@ func (r rule) press() rule {
 func oneOf(res []string) *pattern { return rx(strings.Join(res, "|")) }
 
 // rules are tried in order on each line of an excerpt; the first that matches is the line's meaning. What is survived
-// stands before what is fatal, the particular before the general; and before all a kernel's lack of on-chip memory, which
-// has the words of a card's.
+// stands before what is fatal, the particular before the general; and before all a kernel's lack of on-chip memory,
+// which has the words of a card's.
 var rules = slices.Concat(faultRules(printed.Faults[:1]), memoryRules, faultRules(printed.Faults[1:]),
 	faultRules(printed.Codes), otherRules, faultRules(printed.Crashes), faultRules(printed.Alones), lastRules)
 
@@ -199,11 +199,12 @@ var memoryRules = []rule{
 	gpu(probable, spoken,
 		`CUDA failed with error out of memory|Memory allocation error on worker \d+: `,
 		`\bsystem_error\b.{0,200}\bout of memory|what\(\): .{0,200}\bout of memory\s*$`),
-	// RAPIDS' allocator (rmm/error.hpp), and what its callers print; Triton (third_party/nvidia/backend/driver.c); LightGBM
-	// (cuda_utils.hu); FAISS (StandardGpuResources.cpp); bitsandbytes; SGLang's scheduler; CUDA.jl; Jittor; MindSpore; torch_npu
+	// RAPIDS' allocator (rmm/error.hpp); Triton (third_party/nvidia/backend/driver.c); LightGBM (cuda_utils.hu); FAISS
+	// (StandardGpuResources.cpp); bitsandbytes; TensorRT-LLM; SGLang's scheduler; Jittor; MindSpore; torch_npu
 	gpu(probable, spoken,
-		`bad_alloc: (?:out_of_memory|RMM failure|cudaError|CUDA error)|RMM_ERROR_OUT_OF_MEMORY|rmm::(?:out_of_memory|bad_alloc)`,
-		`Triton Error \[\w+\]: out of memory|CUDA runtime error in .{1,200}: out of memory|\[CUDA\] out of memory|[Ee]rror out of memory at line \d`,
+		`bad_alloc: (?:out_of_memory|RMM fail|cudaError|CUDA error)|RMM_ERROR_OUT_OF_MEMORY|rmm::(?:out_of_memory|bad_al)`,
+		`Triton Error \[\w+\]: out of memory|CUDA runtime error in .{1,200}: out of memory`,
+		`\[CUDA\] out of memory|[Ee]rror out of memory at line \d`,
 		`cuda\w+ (?:error|failed:?|failure:?) out of memory|CUDA failure 2: out of memory|(?:Prefill|Decode) out of memory\.`,
 		`GPU memory is overflow|memory isn't enough and alloc failed`,
 		`error code is 207001|ACL_ERROR_RT_MEMORY_ALLOCATION|EL0004\S* `),
@@ -331,7 +332,7 @@ var memoryRules = []rule{
 	gpu(probable, raised,
 		`(?i)\b(?:CUDA|HIP|XPU|NPU|MUSA|MPS|TPU|GPU|VRAM|cuDNN|cuBLAS|device|accelerator)\b[^.]{0,40}\bout[ -]of[ -]memory\b`,
 		`(?i)\bout[ -]of (?:the )?(?:GPU|CUDA|device|video|graphics|accelerator|VRAM|HBM)\b[ -]?(?:memory)?`,
-		`(?i)\b(?:GPU|CUDA|device|video) memory (?:is )?(?:exhausted|insufficient|full)\b|insufficient (?:GPU|CUDA|device) memory`,
+		`(?i)\b(?:GPU|CUDA|device|video) memory (?:is )?(?:exhausted|insufficient|full)\b|insufficient (?:GPU|CUDA) memory`,
 	).only(),
 
 	// --- /dev/shm -----------------------------------------------------------------------------------------------------
@@ -367,7 +368,7 @@ var memoryRules = []rule{
 		`^Killed /\S+ due to memory |sending SIG(?:TERM|KILL) to process \d+ .*\bbadness`),
 	// YARN's containers; HTCondor's starter; Vertex AI; Colab and Kaggle
 	kill(sure, spoken,
-		`for exceeding (?:\w+ )?memory limits|gone over (?:cgroup )?memory limit of|replica \w+ \d+ ran out-of-memory and exited`,
+		`for exceeding (?:\w+ )?memory limits|gone over (?:cgroup )?memory limit|replica \w+ \d+ ran out-of-memory and exited`,
 		`crashed after using all available RAM|tried to allocate more memory than is available`),
 	// distributed/scheduler.py of Dask, once a task's workers have died several times
 	kill(suspected, raised,

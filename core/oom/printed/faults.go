@@ -23,7 +23,8 @@ type Step struct{ What, Env, Run string }
 // Late reports whether a device reports the fault at a later call than the one at fault.
 func (f Fault) Late() bool {
 	switch f.Name {
-	case "device_assert", "device_fault", "illegal_access", "misaligned_address", "launch_failure", "launch_timeout", "ecc",
+	case "device_assert", "device_fault", "illegal_access", "misaligned_address", "launch_failure", "launch_timeout",
+		"ecc",
 		"gpu_lost", "gpu_firmware":
 		return true
 	}
@@ -43,8 +44,8 @@ func FaultNamed(name string) Fault {
 // inStep are the steps by which the call at fault is found: a device runs behind the program that calls it.
 var inStep = Step{"the call that is at fault, shown by a run in step with the card", "CUDA_LAUNCH_BLOCKING=1", ""}
 
-// Faults are tried in order, after the texts of memory and before those of any exception. The texts of CUDA's errors are
-// those of cudaGetErrorString and the names of cudaError_t (driver_types.h), CUresult (cuda.h) and hipError_t
+// Faults are tried in order, after the texts of memory and before those of any exception. CUDA's errors have the texts
+// of of cudaGetErrorString and the names of cudaError_t (driver_types.h), CUresult (cuda.h) and hipError_t
 // (hip_runtime_api.h); the numbers of XIDs are of NVIDIA's list of XID errors.
 var Faults = []Fault{
 	{Name: "kernel_resources",
@@ -56,7 +57,8 @@ var Faults = []Fault{
 			`out of resources?: ?(?:shared memory|threads|registers|tensor memory|\w+)?,? ?Required:? ?\d+|` +
 			`out of resources?: (?:shared memory|threads|registers|tensor memory)|OutOfResources|No valid triton configs|` +
 			`[Ee]xceeds? the (?:maximum|limit of) .{0,20}shared memory|[Ss]hared memory size limit exceeded`,
-		Spoken: `uses too much shared (?:data|memory)|too many resources requested for launch|cudaErrorLaunchOutOfResources|CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES|` +
+		Spoken: `uses too much shared (?:data|memory)|too many resources requested for launch|` +
+			`cudaErrorLaunchOutOfResources|CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES|` +
 			`too many blocks in cooperative launch`},
 	{Name: "no_kernel_image",
 		Cause: "this build has no code for this GPU: it was compiled for other cards",
@@ -84,7 +86,8 @@ var Faults = []Fault{
 		Cause: "the machine lost the card: it has fallen off the bus, or no longer answers",
 		Spoken: `GPU has fallen off the bus|\bXid \([^)]*\): 79\b|\bGPU is lost\b|` +
 			`Unable to determine the device handle for (?:GPU|gpu)|` +
-			`GPU_IS_LOST|_ERROR_DEVICE_LOST|ErrorDeviceLost|DXGI_ERROR_DEVICE_(?:REMOVED|HUNG)|GPU hang\b|GPU reset (?:begin|failed)|HW Exception by GPU node`,
+			`GPU_IS_LOST|_ERROR_DEVICE_LOST|ErrorDeviceLost|DXGI_ERROR_DEVICE_(?:REMOVED|HUNG)|GPU hang\b|GPU reset (?:begin|` +
+			`failed)|HW Exception by GPU node`,
 		Do: []Step{
 			{"a reboot, then a look at the card's power, temperature and slot; another card until then", "",
 				"nvidia-smi -q; journalctl -k -g 'Xid|NVRM|amdgpu'"}}},
@@ -120,7 +123,8 @@ var Faults = []Fault{
 			"systemctl status nvidia-fabricmanager; nvidia-smi -q | grep -i -A2 fabric"}}},
 	{Name: "cpu_build",
 		Cause: "this build has no code for the GPU: it was installed without it",
-		Raised: `Torch not compiled with (?:CUDA|MPS|XPU|ROCm|HIP) enabled|(?:not compiled|built) with(?:out)? (?:CUDA|GPU) ` +
+		Raised: `Torch not compiled with (?:CUDA|MPS|XPU|ROCm|HIP) enabled|(?:not compiled|built) with(?:out)? (?:CUDA|` +
+			`GPU) ` +
 			`(?:enabled|support)|module 'torch\._C' has no attribute '_cuda_|` +
 			`Not compiled with (?:CUDA|GPU) support|wasn't (?:compiled|built) with (?:CUDA|GPU)|` +
 			`was not (?:compiled|built) with (?:CUDA|GPU|NPU|XPU)|libbitsandbytes_cpu\.so: undefined symbol`,
@@ -175,7 +179,8 @@ var Faults = []Fault{
 	{Name: "illegal_access",
 		Cause: "a kernel on the GPU read or wrote where it may not",
 		Spoken: `illegal memory access|cudaErrorIllegalAddress|CUDA_ERROR_ILLEGAL_ADDRESS|hipErrorIllegalAddress|` +
-			`Memory access fault by GPU node|invalid program counter|cudaErrorInvalidPc|an illegal instruction was encountered|` +
+			`Memory access fault by GPU node|invalid program counter|cudaErrorInvalidPc|` +
+			`an illegal instruction was encountered|` +
 			`cudaErrorIllegalInstruction|[Hh]ardware stack error|operation not supported on global/shared address space|` +
 			`HSA_STATUS_ERROR_(?:MEMORY_APERTURE_VIOLATION|EXCEPTION|ILLEGAL_INSTRUCTION)|\bXid \([^)]*\): (?:13|31)\b`,
 		Do: []Step{inStep,
@@ -207,7 +212,8 @@ var Faults = []Fault{
 			""}, inStep}},
 	{Name: "graph_capture",
 		Cause: "a CUDA graph was being captured, and something was called that a graph cannot hold",
-		Spoken: `operation (?:not permitted|would make the legacy stream depend|failed due to a previous error) .{0,30}captur|` +
+		Spoken: `operation (?:not permitted|would make the legacy stream depend|` +
+			`failed due to a previous error) .{0,30}captur|` +
 			`cudaErrorStreamCapture\w+|CUDA_ERROR_STREAM_CAPTURE_\w+`,
 		Do: []Step{{"without CUDA graphs (enforce_eager=True, mode=\"default\", --disable-cuda-graph), to see what it is",
 			"", ""}}},
@@ -249,7 +255,8 @@ var Faults = []Fault{
 				"torch.backends.cudnn.enabled = False", "", ""},
 			{"a driver, CUDA and cuDNN that belong together", "", "python -m torch.utils.collect_env"}}},
 	{Name: "cudnn_failed",
-		Cause: "a kernel of cuDNN failed: an error before it on this card, or a cuDNN that does not fit the card or the driver",
+		Cause: "a kernel of cuDNN failed: an error before it on this card, or a cuDNN that does not fit the card or the " +
+			"driver",
 		Spoken: `CUDNN_STATUS_(?:EXECUTION_FAILED\w*|MAPPING_ERROR)|miopenStatus(?:InternalError|UnknownError)|` +
 			`MIOpen(?:\(HIP\))?:? Error`,
 		Do: []Step{inStep,
@@ -279,15 +286,18 @@ var Faults = []Fault{
 			`unexpected pos \d+ vs \d+`},
 	{Name: "nan", Cause: "the loss is no longer a finite number",
 		// detr's engine.py, torchvision's references/detection/engine.py, and all who follow them, print this and exit
-		Spoken: `(?i)\bloss became infinite or nan at\b|\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|` +
+		Spoken: `(?i)\bloss became infinite or nan at\b|\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|` +
+			`non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|` +
 			`terminat|quit)`,
-		Raised: `(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss (?:is|was|became|turned) (?:an? )?(?:nan|inf|not finite)|` +
+		Raised: `(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss (?:is|was|became|` +
+			`turned) (?:an? )?(?:nan|inf|not finite)|` +
 			`FloatingPointError|returned nan values|(?:contains?|has|have|got|became|become|is|are) (?:a )?(?:NaNs?|Infs?)\b|` +
 			`\b(?:NaNs?|nan)(?: or inf\w*)? (?:loss|values?|gradients?|in)\b|probability tensor contains either .?inf`},
 	// A library that could not take what it needs to start (facts: the usual face of a full card, and of others).
 	{Name: "no_workspace", Cause: "a library of the GPU could not start or found no algorithm: the usual face of a full " +
 		"card, or of a broken installation",
-		Raised: `Failed to call ThenRnn|Failed to get convolution algorithm|DNN library is not found|cuDNN failed to initialize`,
+		Raised: `Failed to call ThenRnn|Failed to get convolution algorithm|DNN library is not found|` +
+			`cuDNN failed to initialize`,
 		Spoken: `Unable to find a valid cuDNN algorithm|(?:GET|FIND) was unable to find an engine|` +
 			`(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)`},
 	{Name: "device_fault", Cause: "an error of the GPU or its libraries",
@@ -299,7 +309,8 @@ var Faults = []Fault{
 		Do: []Step{{"what NCCL itself says of it, in each rank's log", "NCCL_DEBUG=INFO", ""},
 			{"the same torch and NCCL on all machines, one card for each rank", "",
 				`python -c "import torch; print(torch.__version__, torch.cuda.nccl.version())"`}}},
-	{Name: "nccl_system", Echo: true, Cause: "NCCL could not use the network or the system: a socket, InfiniBand, shared " +
+	{Name: "nccl_system", Echo: true, Cause: "NCCL could not use the network or the system: a socket, InfiniBand, " +
+		"shared " +
 		"memory; or the rank at the other end has ended",
 		Spoken: `[Uu]nhandled system error|ncclSystemError|no socket interface found|NET/\w+ : .*(?:[Ff]ail|[Ee]rror)|` +
 			`Call to (?:connect|bind|accept|ibv_\w+|recv|send)\S* .*failed`,
@@ -312,20 +323,22 @@ var Faults = []Fault{
 			`NCCL Error \d+:|Connection (?:closed|reset) by (?:remote )?peer|[Ss]ocket [Tt]imeout`},
 }
 
-// Crashes are tried after all other texts but that of an exception: what a shell, a launcher or the runtime of a language
-// prints of a process that ended by a signal or gave up (bash's jobs.c, zsh's and fish's words for a job, glibc's malloc.c,
-// libc++abi, CPython's faulthandler.c, ggml.c). By a code alone, it is the end of another process.
+// Crashes are tried after all other texts but that of an exception: what a shell, a launcher or a language's runtime
+// prints of a process that ended by a signal or gave up (bash's jobs.c, zsh's and fish's words, glibc's malloc.c, libc++abi,
+// CPython's faulthandler.c, ggml.c). By a code alone, it is the end of another process.
 var Crashes = []Fault{
 	{Name: "heap_corrupted", Crash: true,
 		Cause: "the program was aborted: native code wrote over memory that is not its own",
-		Spoken: `free\(\): (?:invalid|double)|double free or corruption|(?:malloc|realloc|calloc)\(\): \w+|corrupted size vs|` +
+		Spoken: `free\(\): (?:invalid|double)|double free or corruption|(?:malloc|realloc|calloc)\(\): \w+|` +
+			`corrupted size vs|` +
 			`corrupted double-linked|munmap_chunk\(\)|malloc_consolidate\(\)|stack smashing detected|heap corruption detected|` +
 			`pointer being freed was not allocated|0x[cC]0000374`,
 		Do: []Step{backtrace, versions}},
 	{Name: "illegal_instruction", Crash: true,
 		Cause:  "the program uses an instruction that this CPU does not have",
 		Spoken: `(?:^|[\d:] +|zsh: |: )[Ii]llegal (?:hardware )?instruction\b|\bSIGILL\b|0x[cC]000001[dD]`,
-		Do:     []Step{{"a build for this CPU, often one without AVX; or a newer CPU", "", "lscpu | grep -i flags"}, backtrace}},
+		Do: []Step{{"a build for this CPU, often one without AVX; or a newer CPU", "", "lscpu | grep -i flags"},
+			backtrace}},
 	{Name: "bus_error", Crash: true,
 		Cause:  "a bus error: most often /dev/shm is full, or a file was cut short while it was memory-mapped",
 		Spoken: `(?:^|[\d:] +|zsh: |: )[Bb]us error\b|\bSIGBUS\b`,
@@ -345,15 +358,17 @@ var Crashes = []Fault{
 		Spoken: `0x[cC]0000135\b|-1073741515\b|^dyld\S*: Library not loaded|error while loading shared libraries`,
 		Do:     []Step{versions}},
 	{Name: "stack_overflow", Crash: true,
-		Cause:  "the program crashed: its stack was used up",
-		Spoken: `[Ss]tack overflow\b.{0,40}(?:core|abort|fatal)|0x[cC]00000[fF][dD]\b|has overflowed its stack|Cannot recover from stack overflow`,
-		Do:     []Step{{"a larger stack, or less recursion", "", "ulimit -s unlimited"}, backtrace}},
+		Cause: "the program crashed: its stack was used up",
+		Spoken: `[Ss]tack overflow\b.{0,40}(?:core|abort|fatal)|0x[cC]00000[fF][dD]\b|has overflowed its stack|` +
+			`Cannot recover from stack overflow`,
+		Do: []Step{{"a larger stack, or less recursion", "", "ulimit -s unlimited"}, backtrace}},
 	{Name: "aborted", Crash: true,
 		Cause: aborted,
 		Spoken: `terminate called (?:after throwing|without an active|recursively)|libc\+\+abi: terminating|^\s*Aborted\b|` +
 			`: line \d+: +\d+ Aborted\b|[Aa]bort trap\b|^zsh: (?:abort|trace trap)\b|^zsh: IOT instruction|\bSIGABRT\b|` +
 			`\bSIGTRAP\b|[Tt]race/breakpoint trap|GGML_ABORT\b|\*\*\* Check failure stack trace|signal: aborted|` +
-			`^F\d{4} .*Check failed: |^\d[\d :.-]+: F \S+:\d+\] |failed assertion [\x60']|: Assertion [\x60'].*' failed|^Assertion failed: .*, line \d|` +
+			`^F\d{4} .*Check failed: |^\d[\d :.-]+: F \S+:\d+\] |failed assertion [\x60']|: Assertion [\x60'].*' failed|` +
+			`^Assertion failed: .*, line \d|` +
 			`^Fatal (?:Python|glibc) error|^fatal runtime error|^LLVM ERROR: |^thread '.*' (?:\(\d+\) )?panicked at|` +
 			`Fatal Python error: |0x[cC]0000409\b|terminated by signal SIG(?:ABRT|TRAP)`,
 		Do: []Step{backtrace}},
@@ -365,12 +380,14 @@ var Crashes = []Fault{
 			`Falha de segmentação|Ошибка сегментирования|Naruszenie ochrony pamięci|세그멘테이션 오류`},
 	{Name: "aborted", Final: true, Cause: aborted, Spoken: `GGML_ASSERT(?:\(.*\) failed|: \S)`},
 	{Name: "crash", Crash: true, Cause: "the program crashed",
-		Spoken: `The [Kk]ernel crashed while|[Kk]ernel (?:appears to have |has )?died\b|\(core dumped\)|Caught signal \d+ \(`},
+		Spoken: `The [Kk]ernel crashed while|[Kk]ernel (?:appears to have |has )?died\b|\(core dumped\)|` +
+			`Caught signal \d+ \(`},
 }
 
 // Codes are the ends of processes by their exit code, as launchers and shells print it.
 var Codes = []Fault{
-	ended("crash", "139|-11", "SIGSEGV|11"), ended("aborted", "134|-6", "SIGABRT|6"), ended("bus_error", "135|-7", "SIGBUS|7"),
+	ended("crash", "139|-11", "SIGSEGV|11"), ended("aborted", "134|-6", "SIGABRT|6"), ended("bus_error", "135|-7",
+		"SIGBUS|7"),
 	ended("illegal_instruction", "132|-4", "SIGILL|4"), ended("arithmetic", "136|-8", "SIGFPE|8"),
 	{Name: "timeout", Cause: "ended by a timeout: its time was over",
 		Spoken: `timeout: sending signal (?:TERM|KILL|INT)|` + byCode("124"), Crash: true,
@@ -417,7 +434,8 @@ func ended(name, codes, signals string) Fault {
 }
 
 func byCode(codes string) string {
-	return `(?:\*\*\* .*Error|[Ee]xit ?[Cc]ode|[Rr]eturn code|[Ee]xit status|[Ee]xited with(?: code)?|exitcode ?|with status)[ :=]+\(?(?:` +
+	return `(?:\*\*\* .*Error|[Ee]xit ?[Cc]ode|[Rr]eturn code|[Ee]xit status|[Ee]xited with(?: code)?|exitcode ?|` +
+		`with status)[ :=]+\(?(?:` +
 		codes + `)(?:[^\d.]|\.\D|\.?$)`
 }
 

@@ -98,8 +98,8 @@ func Rows(lines []Held, first int, words *Words) ([]Row, int) {
 
 const beginsTrace = "Traceback (most recent call last):"
 
-// unstamp takes off what a logger has put before each line of a traceback, of whatever form: what stands before its first
-// line stands before the others too, with other digits. A warning's is left, which a program goes on after.
+// unstamp takes off what a logger has put before each line of a traceback, of whatever form: what stands before its
+// first line stands before the others too, with other digits. A warning's is left, which a program goes on after.
 func unstamp(rs []Row) {
 	for i := 0; i+1 < len(rs); i++ {
 		head, _, ok := strings.Cut(rs[i].Body, beginsTrace)
@@ -122,7 +122,7 @@ func unstamp(rs []Row) {
 // mildHead is a level of a record that is no failure.
 var mildHead = rx(`(?i)\b(?:warn(?:ing)?|info|debug)\b`)
 
-// without returns a line without a head, whose digits may be others, and as many as they need; false if it has no such head.
+// without returns a line without a head, whose digits may be others, as many as they need; false if it has none.
 func without(line, head string) (string, bool) {
 	digit := func(s string, i int) bool { return i < len(s) && s[i] >= '0' && s[i] <= '9' }
 	at := 0
