@@ -8,8 +8,8 @@
 // sums them up, stream.go does so for each stream. Nothing more is done, and nothing judged, while the program runs.
 //
 // Events to signs. When it has ended, printed.Rows takes the excerpts apart, and frames.go their tracebacks. rules.go
-// is the table of every text that this package knows, with its source; what is not of memory is printed.Faults. reading.go applies it to a line, findings.go to
-// an excerpt; cutoff.go finds a traceback that has lost its end.
+// is the table of every text that this package knows, with its source; what is not of memory is printed.Faults.
+// reading.go applies it to a line, findings.go to an excerpt; cutoff.go finds a traceback that has lost its end.
 //
 // Signs to a verdict. aftermath.go decides what came after a failure, laterrun.go what another run did; rank.go finds
 // whose it was. The phase is by frames (phase.go, work.go), by source (source.go) or by words (phasewords.go);
