@@ -894,13 +894,17 @@ def keep_states(torch):
         def __delitem__(self, key):
             dict.pop(self, key, None)
 
-    fetch, load_state, names = torch.hub.load_state_dict_from_url, torch.nn.Module.load_state_dict, torch.hub.list
+    load_state, names, missing = torch.nn.Module.load_state_dict, torch.hub.list, []
 
-    def fetched(*a, **k):
-        try:
-            return fetch(*a, **k)
-        except OSError:  # there is no network
-            return Absent()
+    def fetching(fetch):
+        @functools.wraps(fetch)
+        def fetched(*a, **k):
+            try:
+                return fetch(*a, **k)
+            except OSError as e:  # there is no network
+                missing.append(e)
+                return Absent()
+        return fetched
 
     def listed(*a, **k):
         try:
@@ -909,13 +913,18 @@ def keep_states(torch):
             return []
 
     def loaded(self, state, *a, **k):
-        if isinstance(state, Absent):
+        if isinstance(state, Absent) or missing and not state:  # what was made of it is empty
             return type(load_state(torch.nn.Identity(), {}))([], [])
         return load_state(self, state, *a, **k)
 
     import torch.utils.model_zoo as zoo
-    torch.hub.load_state_dict_from_url = zoo.load_url = fetched
+    torch.hub.load_state_dict_from_url = zoo.load_url = fetching(torch.hub.load_state_dict_from_url)
     torch.hub.list, torch.nn.Module.load_state_dict = listed, loaded
+
+    def hub(module):
+        module.load_state_dict_from_hf = fetching(module.load_state_dict_from_hf)
+
+    after_import({"timm.models._hub": hub})
 
 
 def keep_safetensors(torch, FakeTensor):
@@ -1274,9 +1283,14 @@ def leave_sharded():
             if m.__dict__.get(last) is was:  # it has it from there
                 setattr(m, last, refused)
 
+    after_import(dict.fromkeys(SHARDED, patch))
+
+
+def after_import(changes):
+    """Changes modules as soon as they are imported: name -> what is called with the module."""
     class Finder(importlib.abc.MetaPathFinder):
         def find_spec(self, name, path, target=None):
-            if name not in SHARDED:
+            if name not in changes:
                 return None
             spec = importlib.machinery.PathFinder.find_spec(name, path, target)
             if spec is not None and spec.loader is not None:
@@ -1284,14 +1298,14 @@ def leave_sharded():
 
                 def executed(module):
                     execute(module)
-                    patch(module)
+                    changes[name](module)
 
                 spec.loader.exec_module = executed
             return spec
 
-    for name in SHARDED:
+    for name in changes:
         if name in sys.modules:
-            patch(sys.modules[name])
+            changes[name](sys.modules[name])
     sys.meta_path.insert(0, Finder())
 
 
