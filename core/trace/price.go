@@ -200,7 +200,7 @@ func (t *Trace) told(phases []Phase) string {
 func toldSteps(steps []Step) string {
 	var out []string
 	for _, s := range steps {
-		if s.Samples < 1 {
+		if s.Samples < 1 || !s.Loaded {
 			return ""
 		}
 		passes := "1 pass"

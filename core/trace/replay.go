@@ -333,6 +333,7 @@ type Step struct {
 	// Samples are those of the batches that were used since this optimizer has stepped; where none are seen, those that
 	// entered the outermost module with gradients. -1: not known.
 	Samples int
+	Loaded  bool // they are of batches: a forward pass may have its samples in another dimension than the first
 }
 
 // StepsSeen lists the optimizer steps of the trace.
@@ -361,7 +362,7 @@ func (t *Trace) StepsSeen() (steps []Step) {
 			if !seen && len(forwards)-from > last {
 				n = -1 // one module after another, or another batch: which it is, is not known
 			}
-			steps = append(steps, Step{m.Optimizer, last, n})
+			steps = append(steps, Step{m.Optimizer, last, n, seen})
 			begun[m.Optimizer], backwards = len(forwards), 0
 		}
 	}

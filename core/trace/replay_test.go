@@ -213,7 +213,7 @@ M batch 2
 M forward 0 0 2 5
 E {"why": "the script ended", "steps": 1}
 `)
-	if got := tr.StepsSeen(); !slices.Equal(got, []Step{{Passes: 2, Samples: 8}}) {
+	if got := tr.StepsSeen(); !slices.Equal(got, []Step{{Passes: 2, Samples: 8, Loaded: true}}) {
 		t.Errorf("the steps are %+v", got)
 	}
 	if got := tr.batches(tr.named()); got[Training] != 2 || got[Validation] != 1 {
@@ -245,7 +245,7 @@ func TestStepsOfTwoOptimizers(t *testing.T) {
 		}
 	}
 	tr := read(t, text)
-	want := []Step{{1, 1, 4}, {1, 1, 4}, {2, 1, 8}, {1, 1, 4}, {1, 1, 4}, {2, 1, 8}}
+	want := []Step{{1, 1, 4, true}, {1, 1, 4, true}, {2, 1, 8, true}, {1, 1, 4, true}, {1, 1, 4, true}, {2, 1, 8, true}}
 	if got := tr.StepsSeen(); !slices.Equal(got, want) {
 		t.Errorf("the steps are %v", got)
 	}
@@ -260,6 +260,9 @@ func TestStepsOfTwoOptimizers(t *testing.T) {
 	bare = regexp.MustCompile(`(?m)^(M forward 1 1 4) \d$`).ReplaceAllString(bare, "$1")
 	if s := read(t, bare).StepsSeen(); s[3].Samples != -1 || s[2].Samples != -1 {
 		t.Errorf("without a loader the samples are %v", s)
+	}
+	if got := toldSteps(read(t, recorded(8, 1)).second()); got != "" { // they may be in another dimension
+		t.Errorf("without batches in a forward pass it says %q", got)
 	}
 }
 
