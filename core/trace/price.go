@@ -149,12 +149,21 @@ func (t Tracer) run(ctx context.Context, j *job.Job, edits []config.Edit) (*Trac
 	return t.Run(ctx, &p, files)
 }
 
+// stopped is why a trace ended, and where.
+func (t *Trace) stopped() string {
+	if t.End.Place != "" {
+		return fmt.Sprintf("%s (%s)", t.End.Why, t.End.Place)
+	}
+	return t.End.Why
+}
+
 // problem is why a trace failed.
 func (t *Trace) problem() error {
-	why := t.End.Why
+	why := t.stopped()
 	if t.End.Place != "" {
-		why = fmt.Sprintf("%s (%s)", why, t.End.Place)
-	} else if last := lastLine(t.Output); last != "" && !strings.Contains(why, last) {
+		return errors.New(why)
+	}
+	if last := lastLine(t.Output); last != "" && !strings.Contains(why, last) {
 		why = fmt.Sprintf("%s before it had trained; it printed %q", why, last)
 	}
 	return errors.New(why)
@@ -179,7 +188,7 @@ func (t *Trace) told(phases []Phase) string {
 	if t.End.Steps < wanted {
 		text += "; it stopped early: " + t.problem().Error()
 	} else if t.End.Cut {
-		text += "; it was cut short: " + t.problem().Error()
+		text += "; it was cut short: " + t.stopped()
 	}
 	if !slices.ContainsFunc(phases, func(p Phase) bool { return p.Name == Validation }) {
 		text += "; no validation was seen"

@@ -80,7 +80,7 @@ func (t *Trace) unknown(names []string, name string) string {
 	}
 	switch {
 	case name == Validation && t.cut(names):
-		return "it was cut short: " + t.problem().Error()
+		return "it was cut short: " + t.stopped()
 	case name != Training:
 	case t.End.Steps < settled:
 		return fmt.Sprintf("only %d optimizer step was traced, and its states come with the first", t.End.Steps)

@@ -300,6 +300,21 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
+// What a progress bar has printed is one line, and no reason.
+func TestLastLine(t *testing.T) {
+	bar := "begun\r 1it [00:01]\r 2it [00:02]"
+	if got := lastLine(bar); got != " 2it [00:02]" {
+		t.Errorf("the last line is %q", got)
+	}
+	if got := lastLine(strings.Repeat("x", 5000)); len(got) != mostLine {
+		t.Errorf("the last line has %d bytes", len(got))
+	}
+	tr := &Trace{Output: bar, End: End{Why: "the time was over", Cut: true}}
+	if got := tr.stopped(); got != "the time was over" {
+		t.Errorf("it stopped by %q", got)
+	}
+}
+
 // A loop without a loader: its evaluation is told by how the model is called.
 func TestNamedWithoutLoader(t *testing.T) {
 	text := strings.ReplaceAll(recorded(8, 1), "M batch\n", "")

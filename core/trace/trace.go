@@ -54,6 +54,8 @@ const (
 	mostEvents = 20_000_000
 	// mostText bounds what is kept of the script's output: the end, for the reason why it stopped.
 	mostText = 64 << 10
+	// mostLine bounds the line of its output that is told as a reason.
+	mostLine = 300
 	// grace is how long the jail may hold its pipes open after it was killed.
 	grace = 2 * time.Second
 )
@@ -427,7 +429,9 @@ func (t *tail) Write(p []byte) (int, error) {
 
 func (t *tail) String() string { return string(t.text) }
 
+// lastLine is the last line of a text as a terminal shows it: a progress bar writes over itself.
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)
-	return s[strings.LastIndexByte(s, '\n')+1:]
+	s = s[strings.LastIndexAny(s, "\n\r")+1:]
+	return s[max(0, len(s)-mostLine):]
 }
