@@ -291,6 +291,11 @@ func (b *browser) check(name string, width int, dark bool) {
 	if got := b.value(hinted); got != 0.0 {
 		b.t.Errorf("%s: %v plots or tables are wider than the page without a hint, or have one in vain", where, got)
 	}
+	tall := "Array.prototype.filter.call(document.querySelectorAll('details[open] tbody tr'), " +
+		"r => r.getBoundingClientRect().height > 60).length"
+	if got := b.value(tall); width < 500 && got != 0.0 {
+		b.t.Errorf("%s: %v rows of what was changed are blank but for what lies beside the page", where, got)
+	}
 	b.picture(where)
 }
 
