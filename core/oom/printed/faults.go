@@ -57,7 +57,7 @@ var Faults = []Fault{
 			`out of resources?: ?(?:shared memory|threads|registers|tensor memory|\w+)?,? ?Required:? ?\d+|` +
 			`out of resources?: (?:shared memory|threads|registers|tensor memory)|OutOfResources|No valid triton configs|` +
 			`[Ee]xceeds? the (?:maximum|limit of) .{0,20}shared memory|[Ss]hared memory size limit exceeded`,
-		Spoken: `uses too much shared (?:data|memory)|too many resources requested for launch|` +
+		Spoken: `error.* uses too much shared (?:data|memory)|too many resources requested for launch|` +
 			`cudaErrorLaunchOutOfResources|CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES|` +
 			`too many blocks in cooperative launch`},
 	{Name: "no_kernel_image",
@@ -336,21 +336,21 @@ var Crashes = []Fault{
 		Do: []Step{backtrace, versions}},
 	{Name: "illegal_instruction", Crash: true,
 		Cause:  "the program uses an instruction that this CPU does not have",
-		Spoken: `(?:^|[\d:] +|zsh: |: )[Ii]llegal (?:hardware )?instruction\b|\bSIGILL\b|0x[cC]000001[dD]`,
+		Spoken: `(?:^|[\d:] +|zsh: |: )[Ii]llegal (?:hardware )?instruction\b|0x[cC]000001[dD]|` + bySignal("SIGILL"),
 		Do: []Step{{"a build for this CPU, often one without AVX; or a newer CPU", "", "lscpu | grep -i flags"},
 			backtrace}},
 	{Name: "bus_error", Crash: true,
 		Cause:  "a bus error: most often /dev/shm is full, or a file was cut short while it was memory-mapped",
-		Spoken: `(?:^|[\d:] +|zsh: |: )[Bb]us error\b|\bSIGBUS\b`,
+		Spoken: `(?:^|[\d:] +|zsh: |: )[Bb]us error\b|` + bySignal("SIGBUS"),
 		Do: []Step{{"more shared memory for the container (docker run --shm-size=8g), or fewer loader workers", "",
 			"df -h /dev/shm"}, backtrace}},
 	{Name: "arithmetic", Crash: true,
 		Cause:  "native code divided by zero, or did what its type does not allow",
-		Spoken: `(?:^|[\d:] +|zsh: |: )[Ff]loating point exception\b|\bSIGFPE\b`,
+		Spoken: `(?:^|[\d:] +|zsh: |: )[Ff]loating point exception\b|` + bySignal("SIGFPE"),
 		Do:     []Step{backtrace}},
 	{Name: "crash", Crash: true,
 		Cause: segfault,
-		Spoken: `[Ss]egmentation fault|\bSIGSEGV\b|\bsegfault at [\da-f]|EXC_BAD_ACCESS|0x[cC]0000005\b|` +
+		Spoken: `[Ss]egmentation fault\b|` + bySignal("SIGSEGV") + `|\bsegfault at [\da-f]|EXC_BAD_ACCESS|0x[cC]0000005\b|` +
 			`Windows fatal exception: access violation|-1073741819\b|3221225477\b`,
 		Do: []Step{backtrace, versions}},
 	{Name: "missing_library", Crash: true,
@@ -364,9 +364,9 @@ var Crashes = []Fault{
 		Do: []Step{{"a larger stack, or less recursion", "", "ulimit -s unlimited"}, backtrace}},
 	{Name: "aborted", Crash: true,
 		Cause: aborted,
-		Spoken: `terminate called (?:after throwing|without an active|recursively)|libc\+\+abi: terminating|^\s*Aborted\b|` +
-			`: line \d+: +\d+ Aborted\b|[Aa]bort trap\b|^zsh: (?:abort|trace trap)\b|^zsh: IOT instruction|\bSIGABRT\b|` +
-			`\bSIGTRAP\b|[Tt]race/breakpoint trap|GGML_ABORT\b|\*\*\* Check failure stack trace|signal: aborted|` +
+		Spoken: `terminate called (?:after throwing|without an active|recursively)|libc\+\+abi: terminating|^\s*Aborted(?:!|\s*$|\s*\(|\s\s)|` +
+			`: line \d+: +\d+ Aborted\b|[Aa]bort trap\b|^zsh: (?:abort|trace trap)\b|^zsh: IOT instruction|` + bySignal("SIGABRT") + `|` +
+			bySignal("SIGTRAP") + `|[Tt]race/breakpoint trap|GGML_ABORT\b|\*\*\* Check failure stack trace|signal: aborted|` +
 			`^F\d{4} .*Check failed: |^\d[\d :.-]+: F \S+:\d+\] |failed assertion [\x60']|: Assertion [\x60'].*' failed|` +
 			`^Assertion failed: .*, line \d|` +
 			`^Fatal (?:Python|glibc) error|^fatal runtime error|^LLVM ERROR: |^thread '.*' (?:\(\d+\) )?panicked at|` +
@@ -395,8 +395,8 @@ var Codes = []Fault{
 			"last saved state", "", ""}}},
 	{Name: "bad_arguments", Cause: "the command has an argument or a setting that the program does not take", Final: true,
 		// argparse.py, click/exceptions.py, hydra/_internal
-		Spoken: `^\S+(?: \w+)?: error: (?:unrecognized arguments|the following arguments are required|argument \S+:|` +
-			`ambiguous option|one of the arguments|argument |too few arguments|Missing option|expected )|` +
+		Spoken: `^\S+(?: \w+)?: error: (?:unrecognized arguments|the following arguments are required|argument \S+: |` +
+			`ambiguous option|one of the arguments|too few arguments|Missing option)|` +
 			`^Error: (?:No such (?:option|command)|Missing (?:argument|option)|Invalid value|Got unexpected extra)|` +
 			`^error: unexpected argument|^\S+: unrecognized option|^Could not override '`,
 		Do: []Step{{"the spelling of that argument, and what the program of this version takes", "",
@@ -433,10 +433,15 @@ func ended(name, codes, signals string) Fault {
 	return f
 }
 
+// bySignal matches a signal's name where it is what ended a process, and no handler's.
+func bySignal(name string) string {
+	return `(?:by|with|signal:?|got) ` + name + `\b|\b` + name + `(?: received|\)| \()`
+}
+
 func byCode(codes string) string {
 	return `(?:\*\*\* .*Error|[Ee]xit ?[Cc]ode|[Rr]eturn code|[Ee]xit status|[Ee]xited with(?: code)?|exitcode ?|` +
 		`with status)[ :=]+\(?(?:` +
-		codes + `)(?:[^\d.]|\.\D|\.?$)`
+		codes + `)(?:[.,;)]|\s*$|\s*[([]|\) |\s+local_rank)`
 }
 
 var (
