@@ -18,13 +18,14 @@ const (
 
 // A Device is a GPU, a MIG slice of one, or the host.
 type Device struct {
-	Kind     string     `json:"kind"`
-	Index    int        `json:"index"` // in NVML's order, which is that of the PCI bus
-	UUID     string     `json:"uuid,omitempty"`
-	Name     string     `json:"name"`
-	Total    unit.Bytes `json:"total_bytes"`    // what the driver can give out, its own reserve taken off
-	Used     unit.Bytes `json:"used_bytes"`     // by everybody, when it was looked at
-	Reserved unit.Bytes `json:"reserved_bytes"` // by the driver for itself
+	Kind  string     `json:"kind"`
+	Index int        `json:"index"` // in NVML's order, which is that of the PCI bus
+	UUID  string     `json:"uuid,omitempty"`
+	Name  string     `json:"name"`
+	Total unit.Bytes `json:"total_bytes"` // what the driver can give out, its own reserve taken off
+	Used  unit.Bytes `json:"used_bytes"`  // by everybody, when it was looked at
+	// Reserved is what the driver keeps for itself; null: not known.
+	Reserved *unit.Bytes `json:"reserved_bytes"`
 	// Capability is the CUDA compute capability, "8.6"; empty where it is not known.
 	Capability string `json:"capability,omitempty"`
 	Driver     string `json:"driver,omitempty"`
@@ -38,6 +39,10 @@ type Device struct {
 	Parent    string    `json:"parent,omitempty"` // of a MIG slice: the UUID of its card
 	Processes []Process `json:"processes,omitempty"`
 	Planned   bool      `json:"planned,omitempty"` // the card is not here: --vram
+	// TotalFrom is where the total of a planned card is from, if the card was named.
+	TotalFrom string `json:"total_from,omitempty"`
+	// TotalSource is the log that prints it: a repository with its issue or file, or words of the log, in quotes.
+	TotalSource string `json:"total_source,omitempty"`
 }
 
 // Free is what a new process can take.

@@ -1,68 +1,159 @@
 package gpu
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/agnivade/levenshtein"
 
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// named is the memory of NVIDIA's cards in GiB, by their names without "NVIDIA", "GeForce" and "Tesla": the sizes
-// that NVIDIA publishes, read as GiB, and not looked up one by one. The driver keeps some of it: out-of-memory
-// messages report 15.89 GiB of a P100 and 11.63 GiB of an RTX 3060. A card that is sold with several sizes needs one
-// in its name.
-var named = map[string]unit.Bytes{
-	"gtx 1080": 8, "gtx 1080 ti": 11, "titan xp": 12, "rtx 2060": 6, "rtx 2070": 8, "rtx 2080": 8, "rtx 2080 ti": 11,
-	"titan rtx": 24, "rtx 3050": 8, "rtx 3060": 12, "rtx 3060 ti": 8, "rtx 3070": 8, "rtx 3070 ti": 8, "rtx 3080": 10,
-	"rtx 3080 ti": 12, "rtx 3090 ti": 24, "rtx 4060": 8, "rtx 4070": 12, "rtx 4070 ti": 12,
-	"rtx 4080": 16, "rtx 4090": 24, "rtx 5070": 12, "rtx 5070 ti": 16, "rtx 5080": 16, "rtx a4000": 16,
-	"rtx a5000": 24, "p100": 16, "v100-16gb": 16, "v100-32gb": 32, "a30": 24, "a100-40gb": 40, "a100-80gb": 80,
+// A Card is one that is known by its name.
+type Card struct {
+	Name   string
+	Sees   string // what PyTorch sees of it, as a log prints it; without a source its nominal size
+	Source string // "" if none was found
 }
 
-// printed is the memory in MiB that nvidia-smi prints of cards that show clearly less than their product page, most of
-// them because their ECC is on; from listings in public logs, all with the same figure.
-var printed = map[string]unit.Bytes{
-	"t4": 15360, "a10": 23028, "a10g": 23028, "l4": 23034, "a40": 46068, "l40s": 46068, "rtx a6000": 49140,
-	"h100": 81559, "h200": 143771, "b200": 183359, "rtx 5090": 32607,
-	"rtx 3090": 24258, // what CUDA gives out, as a live card's figure is: 23.69 GiB in messages (karpathy/nanoGPT#93)
+// Bytes is the memory that a program can have of the card.
+func (c Card) Bytes() unit.Bytes {
+	b, _ := unit.Parse(c.Sees) // the tests parse them all
+	return b
 }
 
-// Named returns the memory of a card by its name, "RTX 3060", "rtx3060" or "nvidia geforce rtx 3060".
-func Named(name string) (unit.Bytes, bool) {
-	name = bareName(name)
-	for n, size := range printed {
-		if bareName(n) == name {
-			return size * unit.MiB, true
+// From is where the size is from, in words.
+func (c Card) From() string {
+	from := fmt.Sprintf("PyTorch sees %.2f GiB of it", float64(c.Bytes())/float64(unit.GiB))
+	if c.Source == "" {
+		from = "nominal size, of which PyTorch sees less"
+	}
+	if others := variants(words(c.Name)); len(others) > 0 {
+		from += "; other variants: " + strings.Join(others, ", ")
+	}
+	return from
+}
+
+// Named returns a card by its name, as people type it ("rtx3090") or nvidia-smi prints it ("NVIDIA A100-SXM4-80GB").
+func Named(name string) (Card, bool) {
+	for _, typed := range [][]string{words(name), without(words(name), "pcie", "sxm")} {
+		for _, c := range cards {
+			if len(typed) > 0 && key(words(c.Name)) == key(typed) {
+				return c, true
+			}
 		}
 	}
-	for n, size := range named {
-		if bareName(n) == name {
-			return size * unit.GiB, true
+	return Card{}, false
+}
+
+// Sizes are the cards that a name leaves open, "A100 40GB" and "A100 80GB" of "A100".
+func Sizes(name string) []string { return variants(without(words(name), "pcie", "sxm")) }
+
+// mostNear bounds the names that [Near] returns.
+const mostNear = 4
+
+// Near returns the names that a mistyped name may mean, the nearest first.
+func Near(name string) []string {
+	typed := key(words(name))
+	if len(typed) < 2 {
+		return nil
+	}
+	type found struct {
+		name     string
+		distance int
+	}
+	var all []found
+	for _, c := range cards {
+		known := key(words(c.Name))
+		d := levenshtein.ComputeDistance(typed, known)
+		switch { // "6000" of "RTX 6000" is in the names of four cards
+		case len(typed) > 2 && strings.Contains(known, typed):
+			d = 1
+		case len(known) > 3 && strings.Contains(typed, known):
+			d = min(d, 2)
+		}
+		if d < 2 || d == 2 && len(typed) > 3 && typed[0] == known[0] {
+			all = append(all, found{c.Name, d})
 		}
 	}
-	return 0, false
-}
-
-// bareName is the name of a card without its maker, its series and what stands between its parts.
-func bareName(name string) string {
-	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == ' ' || r == '-' || r == '_' })
-	for len(words) > 0 && (words[0] == "nvidia" || words[0] == "geforce" || words[0] == "tesla") {
-		words = words[1:]
+	slices.SortStableFunc(all, func(a, b found) int { return cmp.Compare(a.distance, b.distance) })
+	var out []string
+	for _, f := range all[:min(mostNear, len(all))] {
+		out = append(out, f.name)
 	}
-	return strings.Join(words, "")
+	return out
 }
 
-// Names are the names by which [Named] knows cards, as they are typed, without those that it takes for the same.
+// Names are the names by which [Named] knows cards, in the order of their makers and ages.
 func Names() (all []string) {
-	for n := range printed {
-		all = append(all, strings.ToUpper(n))
+	for _, c := range cards {
+		all = append(all, c.Name)
 	}
-	for n := range named {
-		all = append(all, strings.ToUpper(n))
-	}
-	for i, n := range all {
-		all[i] = strings.ReplaceAll(n, " TI", " Ti")
-	}
-	slices.Sort(all)
 	return all
 }
+
+// variants are the whole cards whose names continue these words: other sizes, another socket, ECC.
+func variants(of []string) (out []string) {
+	for _, c := range cards {
+		if w := words(c.Name); len(of) > 0 && len(w) > len(of) && slices.Equal(w[:len(of)], of) && apart(w[len(of)]) {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// apart reports whether a word tells variants of one card apart: "80gb" does, "ti" names another card.
+func apart(word string) bool {
+	return slices.Contains([]string{"ecc", "pcie", "nvl", "server", "workstation"}, word) || size(word)
+}
+
+// size reports whether a word is an amount of memory, "80gb"; "1g.5gb" is a MIG profile.
+func size(word string) bool {
+	digits, is := strings.CutSuffix(word, "gb")
+	return is && digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
+// noise are the words of a card's name that tell nothing apart: makers, series and what nvidia-smi adds.
+var noise = []string{"nvidia", "geforce", "tesla", "amd", "radeon", "instinct", "ai", "intel", "data", "center", "gpu",
+	"graphics", "generation", "edition", "blackwell", "mig", "hbm2", "hbm2e", "hbm3", "hbm3e"}
+
+// words are the words of a card's name that tell it from others, in lower case, without its series where the rest is
+// enough: "rtx3090" and "NVIDIA GeForce RTX 3090" are "3090".
+func words(name string) []string {
+	name = strings.NewReplacer("(r)", "", "(tm)", "", "+me", "", "gib", "gb").Replace(strings.ToLower(name))
+	all := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune(" -_/\t", r) })
+	all = without(all, noise...)
+	for i, w := range all {
+		if strings.HasPrefix(w, "sxm") {
+			all[i] = "sxm" // of any generation
+		}
+		if size(w + "b") { // "80G"
+			all[i] = w + "b"
+		}
+	}
+	for i := len(all) - 1; i > 0; i-- { // "80 GB"
+		if all[i] == "gb" && size(all[i-1]+"gb") {
+			all[i-1] += "gb"
+			all = slices.Delete(all, i, i+1)
+		}
+	}
+	if slices.ContainsFunc(all, func(w string) bool { return strings.Contains(w, "g.") }) { // its profile tells the card
+		all = slices.DeleteFunc(all, func(w string) bool { return size(w) || w == "pcie" || w == "sxm" })
+	}
+	for _, series := range []string{"gtx", "rtx", "rx", "arc"} {
+		if len(all) > 0 && strings.HasPrefix(all[0], series) {
+			all[0] = strings.TrimPrefix(all[0], series)
+			break
+		}
+	}
+	return without(all, "")
+}
+
+func without(all []string, drop ...string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(w string) bool { return slices.Contains(drop, w) })
+}
+
+// key is a name in one word, so that "rtx3090ti" is "RTX 3090 Ti".
+func key(words []string) string { return strings.Join(words, "") }

@@ -1,24 +1,103 @@
 package gpu
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/launch-ml/launch/core/unit"
 )
 
+// A card has one figure, whoever names it: a person, nvidia-smi, torch.
 func TestNamed(t *testing.T) {
-	for name, want := range map[string]unit.Bytes{
-		"RTX 3060": 12, "nvidia geforce RTX 3060": 12, "A100 80GB": 80, "A100-40GB": 40, "Tesla T4": 15,
-		"A100": 0, "V100": 0, "NVIDIA": 0, "": 0, "3060": 0, "RTX 3060 x": 0,
+	for name, want := range map[string]struct {
+		card string
+		mib  unit.Bytes
+	}{
+		"rtx3090": {"RTX 3090", 24139}, "RTX 3090": {"RTX 3090", 24139}, "NVIDIA GeForce RTX 3090": {"RTX 3090", 24139},
+		"3090": {"RTX 3090", 24139}, "rtx-3090-ti": {"RTX 3090 Ti", 24110}, "RTX3090TI": {"RTX 3090 Ti", 24110},
+		"RTX 3060": {"RTX 3060", 11910}, "RTX 3060 8GB": {"RTX 3060 8GB", 8192},
+		"Tesla T4": {"T4", 14909}, "A10": {"A10", 22589}, "NVIDIA A10G": {"A10G", 22587},
+		"A100-SXM4-80GB": {"A100 80GB", 81039}, "NVIDIA A100 80GB PCIe": {"A100 80GB", 81039},
+		"A100 80G": {"A100 80GB", 81039}, "a100 80 gb": {"A100 80GB", 81039}, "A100-80GiB": {"A100 80GB", 81039},
+		"NVIDIA A100-PCIE-40GB": {"A100 40GB", 40377}, "A100-40GB": {"A100 40GB", 40377},
+		"Tesla V100-SXM2-32GB": {"V100 32GB", 32494}, "V100-PCIE-16GB": {"V100 16GB", 16130},
+		"NVIDIA H100 80GB HBM3": {"H100 80GB", 80995}, "NVIDIA H100 PCIe": {"H100 PCIe", 81008},
+		"H100 NVL": {"H100 NVL", 95248}, "NVIDIA H200": {"H200", 143156},
+		"A6000": {"RTX A6000", 48537}, "NVIDIA RTX A6000": {"RTX A6000", 48537},
+		"NVIDIA RTX 6000 Ada Generation": {"RTX 6000 Ada", 48497}, "RTX 6000 Ada ECC": {"RTX 6000 Ada ECC", 45496},
+		"NVIDIA RTX PRO 6000 Blackwell Server Edition": {"RTX PRO 6000 Server", 97250},
+		"NVIDIA A100-SXM4-40GB MIG 1g.5gb":             {"A100 1g.5gb", 4864}, "A100 1g.10gb": {"A100 1g.10gb", 9728},
+		"H100 3g.40gb": {"H100 3g.40gb", 40448}, "AMD Instinct MI300X": {"MI300X", 196592},
+		"Radeon RX 7900 XTX": {"RX 7900 XTX", 24560}, "7900 xtx": {"RX 7900 XTX", 24560},
+		"Intel(R) Arc(TM) A770 Graphics": {"Arc A770", 15473}, "Intel(R) Data Center GPU Max 1550": {"Max 1550", 65536},
+		"RTX 3050": {"RTX 3050", 8192},
+		"A100":     {}, "V100": {}, "H100": {}, "H100 SXM": {}, "GTX 1060": {}, "RTX 4060 Ti": {}, "NVIDIA": {},
+		"": {}, "3061": {},
+		"RTX 3060 x": {}, "RTX 3060 Laptop GPU": {}, "12GiB": {}, "24": {}, "RTX 6000": {}, "RTX": {},
 	} {
 		got, ok := Named(name)
-		if got != want*unit.GiB || ok != (want > 0) {
-			t.Errorf("%q has %v, %v; want %d GiB", name, got, ok, want)
+		if got.Name != want.card || got.Bytes()/unit.MiB != want.mib || ok != (want.card != "") {
+			t.Errorf("%q is %q of %d MiB, %v; want %q of %d MiB", name, got.Name, got.Bytes()/unit.MiB, ok, want.card, want.mib)
 		}
 	}
-	for name, want := range map[string]unit.Bytes{"NVIDIA A10G": 23028, "GeForce RTX 3090": 24258} {
-		if got, ok := Named(name); !ok || got != want*unit.MiB {
-			t.Errorf("%s has %v, %v; want %d MiB", name, got, ok, want)
+}
+
+// A name that leaves the size open lists the names to type; a mistyped one has the nearest first.
+func TestRefused(t *testing.T) {
+	for name, want := range map[string]struct{ sizes, near string }{
+		"A100": {"A100 40GB, A100 80GB", ""}, "V100": {"V100 16GB, V100 32GB", ""},
+		"nvidia a100-sxm4": {"A100 40GB, A100 80GB", ""},
+		"H100":             {"H100 80GB, H100 PCIe, H100 NVL", ""}, "GTX 1060": {"GTX 1060 3GB, GTX 1060 6GB", ""},
+		"RTX 4060 Ti":  {"RTX 4060 Ti 8GB, RTX 4060 Ti 16GB", ""},
+		"RTX PRO 6000": {"RTX PRO 6000 Server, RTX PRO 6000 Workstation", ""},
+		"RTX 3061":     {"", "RTX 3060"}, "MI300": {"", "MI300X"}, "RTX 6000": {"", "Quadro RTX 6000"},
+		"H10O PCIe": {"", "H100 PCIe"}, "RTX 3060 Laptop GPU": {"", "RTX 3060"}, "geforce rtx 409": {"", "RTX 4090"},
+		"much": {"", ""}, "RTX 1": {"", ""}, "": {"", ""},
+	} {
+		if got := strings.Join(Sizes(name), ", "); want.near == "" && got != want.sizes {
+			t.Errorf("%q leaves %q open, want %q", name, got, want.sizes)
 		}
+		near := Near(name)
+		if want.sizes == "" && want.near == "" && len(near) > 0 || want.near != "" && (len(near) == 0 || near[0] != want.near) {
+			t.Errorf("%q is near %q, want %q first", name, near, want.near)
+		}
+	}
+}
+
+// Every card has a figure, one key, and a figure below its nominal size; most have a source.
+func TestCards(t *testing.T) {
+	nominal, keys := 0, map[string]string{}
+	for _, c := range cards {
+		if b, err := unit.Parse(c.Sees); err != nil || b < unit.GiB {
+			t.Errorf("%s: %q, %v", c.Name, c.Sees, err)
+		}
+		k := key(words(c.Name))
+		if keys[k] != "" {
+			t.Errorf("%s and %s are both %q", keys[k], c.Name, k)
+		}
+		keys[k] = c.Name
+		if got, ok := Named(c.Name); !ok || got != c {
+			t.Errorf("%s is found as %v", c.Name, got)
+		}
+		if c.Source == "" {
+			nominal++
+		}
+		if w := words(c.Name); size(w[len(w)-1]) { // its name has its nominal size
+			if n, _ := unit.Parse(w[len(w)-1]); c.Bytes() > n || c.Source != "" && c.Bytes() == n {
+				t.Errorf("PyTorch sees %v of a %s", c.Bytes(), c.Name)
+			}
+		}
+	}
+	if len(cards)-nominal < 60 || nominal > 20 {
+		t.Errorf("%d names, %d of them without a source", len(cards), nominal)
+	}
+	t.Logf("%d names, %d of them without a source", len(cards), nominal)
+	if from := cards[slices.IndexFunc(cards, func(c Card) bool { return c.Name == "RTX 3060" })].From(); from !=
+		"PyTorch sees 11.63 GiB of it; other variants: RTX 3060 8GB" {
+		t.Error(from)
+	}
+	if c, _ := Named("RTX 3050"); c.From() != "nominal size, of which PyTorch sees less; other variants: RTX 3050 6GB" {
+		t.Error(c.From())
 	}
 }

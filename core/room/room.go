@@ -25,7 +25,7 @@ const DriverDeadline = 3 * time.Second
 type Wish struct {
 	Device  string     // "auto", "cpu", an index or a UUID; to choose from: "any", or a list of those
 	VRAM    unit.Bytes // plan for a card of this size; 0: for this machine's cards
-	Card    string     // with VRAM: what that card is called; "" if only its size is known
+	Card    gpu.Card   // with VRAM: that card; the zero card if only its size is known
 	Memory  unit.Bytes // with Device "cpu": the limit for each process; 0: none
 	Reserve unit.Bytes // of the card, kept free
 }
@@ -57,8 +57,11 @@ func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 		r.Device = hostDevice(w)
 		return r, nil
 	case w.VRAM > 0:
-		name := cmp.Or(w.Card, "a card") + " of " + w.VRAM.String()
+		name := cmp.Or(w.Card.Name, "a card") + " of " + w.VRAM.String()
 		r.Device, r.Devices = &gpu.Device{Kind: gpu.CUDA, Name: name, Total: w.VRAM, Planned: true}, 1
+		if w.Card.Name != "" {
+			r.Device.TotalFrom, r.Device.TotalSource = w.Card.From(), w.Card.Source
+		}
 		return r, nil
 	}
 	var err error

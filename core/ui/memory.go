@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -398,7 +399,7 @@ func deviceLine(v View) string {
 	s := d.Name
 	switch {
 	case d.Planned: // its name has the amount
-		s += " (given, not measured)"
+		s += " (" + cmp.Or(d.TotalFrom, "given, not measured") + ")"
 	case v.Limit > 0: // the device's amount is that limit too
 		s += fmt.Sprintf(", limited to %v by --memory", v.Limit)
 	case d.Total > 0:

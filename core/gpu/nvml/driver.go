@@ -95,14 +95,14 @@ func occupied(h nvml.Device, c *gpu.Device) {
 func memory(h nvml.Device, c *gpu.Device) {
 	if has("nvmlDeviceGetMemoryInfo_v2") {
 		if m, r := h.GetMemoryInfo_v2(); r == nvml.SUCCESS {
-			c.Reserved = unit.Bytes(m.Reserved)
-			c.Total, c.Used = unit.Bytes(m.Total)-c.Reserved, unit.Bytes(m.Used)
+			reserved := unit.Bytes(m.Reserved)
+			c.Reserved, c.Total, c.Used = &reserved, unit.Bytes(m.Total)-reserved, unit.Bytes(m.Used)
 			return
 		}
 	}
 	// version 1 counts the driver's reserve as used
 	if m, r := h.GetMemoryInfo(); r == nvml.SUCCESS {
-		c.Reserved, c.Total, c.Used = 0, unit.Bytes(m.Total), unit.Bytes(m.Used)
+		c.Reserved, c.Total, c.Used = nil, unit.Bytes(m.Total), unit.Bytes(m.Used)
 	}
 }
 

@@ -169,7 +169,7 @@ func cardOf(row map[string]string) (gpu.Device, error) {
 		Capability: known(row["compute_cap"]), Total: total, Used: used, Asked: tool}
 	// where it is not known, it counts as used, as in NVML's version 1
 	if reserved, is := mib(row["memory.reserved"]); is {
-		c.Reserved, c.Total = reserved, total-reserved
+		c.Reserved, c.Total = &reserved, total-reserved
 	}
 	if busy, err := strconv.Atoi(row["utilization.gpu"]); err == nil && busy >= 0 && busy <= 100 {
 		c.Busy = &busy

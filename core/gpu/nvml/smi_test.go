@@ -69,7 +69,7 @@ func TestTool(t *testing.T) {
 			want: []gpu.Device{{Kind: gpu.CUDA,
 				Index: 1, UUID: "GPU-9f", Name: "NVIDIA H100 80GB HBM3", Driver: "550.90.07", Total: 81008 * unit.MiB,
 				Used:     3 * unit.MiB,
-				Reserved: 551 * unit.MiB, Capability: "9.0", Busy: busy(0), Asked: tool}}},
+				Reserved: new(551 * unit.MiB), Capability: "9.0", Busy: busy(0), Asked: tool}}},
 		"470": {unknown: noReserve, cards: v100, want: []gpu.Device{card}},
 		"418": {unknown: "mig.mode.current " + noReserve, cards: "0, GPU-0a1b, Tesla V100-SXM2-16GB, 418.87, 16160, 1234, 7",
 			want: []gpu.Device{older}},

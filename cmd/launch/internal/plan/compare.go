@@ -81,7 +81,7 @@ func compareCards(ctx context.Context, r reading.Reader, of []settings.Card) ([]
 	var out []reading.Reader
 	for _, c := range of {
 		there := r
-		there.Room.VRAM, there.Room.Card = c.Bytes, c.Name
+		there.Room.VRAM, there.Room.Card = c.Bytes, c.Card
 		out = append(out, there)
 	}
 	if r.Room.Chooses() {

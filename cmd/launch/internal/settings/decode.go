@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/attempt"
-	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/record"
@@ -65,21 +64,35 @@ func (d *decoder) cards() {
 	var all []Card
 	for part := range strings.SplitSeq(text, ",") {
 		part = strings.TrimSpace(part)
-		if size, known := gpu.Named(part); known {
-			all = append(all, Card{part, size})
-		} else if !strings.ContainsAny(part[:min(1, len(part))], "0123456789.-") && part != "" {
-			d.wrong("%s: %q is not an amount of memory, such as 12GiB, and launch knows no card of that name%s",
-				d.Names.Name("vram"), part, config.Meant(config.Near(part, gpu.Names())))
+		if card, known := gpu.Named(part); known {
+			all = append(all, Card{card, card.Bytes()})
+		} else if err := unknownCard(part); err != nil {
+			d.wrong("%s: %w", d.Names.Name("vram"), err)
 		} else if b := d.bytesOf("vram", part); b > 0 {
-			all = append(all, Card{"", b})
+			all = append(all, Card{Bytes: b})
 		}
 	}
 	switch {
 	case len(all) == 1:
-		d.Room.VRAM, d.Room.Card = all[0].Bytes, all[0].Name
+		d.Room.VRAM, d.Room.Card = all[0].Bytes, all[0].Card
 	case len(all) > 1:
 		d.Cards = all
 	}
+}
+
+// unknownCard reports a text that is meant as the name of a card.
+func unknownCard(text string) error {
+	if sizes := gpu.Sizes(text); len(sizes) > 0 {
+		return fmt.Errorf("name one of %s: %q can be each of them", strings.Join(sizes, ", "), text)
+	}
+	if text == "" || strings.ContainsAny(text[:1], "0123456789.-") {
+		return nil // an amount
+	}
+	meant := ""
+	if near := gpu.Near(text); len(near) > 0 {
+		meant = "did you mean " + strings.Join(near, ", ") + "? "
+	}
+	return fmt.Errorf("%s%q is not an amount of memory, such as 12GiB, and launch knows no card of that name", meant, text)
 }
 
 // boolean reads a boolean. viper's own GetBool takes a text that it cannot read as false.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/attempt"
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/report"
@@ -63,8 +64,8 @@ const Forever time.Duration = -1
 
 // A Card is one that need not be in this machine.
 type Card struct {
-	Name  string // "" if only its size is given
-	Bytes unit.Bytes
+	gpu.Card // the zero card if only the size is given
+	Bytes    unit.Bytes
 }
 
 // Reading is how a command is read.

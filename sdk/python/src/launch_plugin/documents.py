@@ -461,13 +461,15 @@ class Device(Document):
     name: str = always("")
     total_bytes: int = always(0)
     used_bytes: int = always(0)
-    reserved_bytes: int = always(0)
+    reserved_bytes: Optional[int] = always(None)  # by the driver for itself; None where that is not known
     capability: str = ""  # the CUDA compute capability, "8.6"
     driver: str = ""
     mig: bool = False
     parent: str = ""
     processes: Tuple[Process, ...] = ()
     planned: bool = False  # the card is not in this machine (--vram)
+    total_from: str = ""  # where the total of a planned card is from, if the card was named
+    total_source: str = ""  # the log that prints it
 
 
 @dataclass(frozen=True)
