@@ -120,7 +120,7 @@ var cards = []Card{
 	{"H100 2g.20gb", "19.62GiB", `"MIG 2g.20gb 14 3/3 19.62 No 32"`},
 	{"H100 3g.40gb", "39.50GiB", `"MIG 3g.40gb 9 2/2 39.50 No 60"`},
 
-	// AMD's cards under ROCm. A MI250 and a MI250X are two devices each: this is one of them.
+	// AMD's cards under ROCm. An MI250 and an MI250X are two devices each: this is one of them.
 	{"MI50 16GB", "16368MiB", `"MI60 / MI50, gfx906:sramecc+:xnack- (0x906), VMM: no, Wave Size: 64, VRAM: 16368 MiB"`},
 	{"MI50 32GB", "32752MiB", `"MI60 / MI50, gfx906:sramecc+:xnack- (0x906), VMM: no, Wave Size: 64, VRAM: 32752 MiB"`},
 	{"MI210", "65520MiB", `"(Total VRAM: 65520 MiB): Device 0: AMD Instinct MI210, gfx90a"`},

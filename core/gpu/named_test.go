@@ -1,6 +1,9 @@
 package gpu
 
 import (
+	"flag"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -99,5 +102,46 @@ func TestCards(t *testing.T) {
 	}
 	if c, _ := Named("RTX 3050"); c.From() != "nominal size, of which PyTorch sees less; other variants: RTX 3050 6GB" {
 		t.Error(c.From())
+	}
+}
+
+var update = flag.Bool("update", false, "write the list of cards in docs/plan.md anew")
+
+// The page lists the cards that there are.
+func TestPage(t *testing.T) {
+	const path, begin, end = "../../docs/plan.md", "<!-- cards: go test ./core/gpu -run TestPage -update -->\n", "<!-- end of cards -->"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begins := strings.Cut(string(text), begin)
+	listed, after, ends := strings.Cut(rest, end)
+	if !begins || !ends {
+		t.Fatalf("%s has no list of cards", path)
+	}
+	var now strings.Builder
+	width := 0
+	for i, c := range cards {
+		entry := fmt.Sprintf("%s %.2f", c.Name, float64(c.Bytes())/float64(unit.GiB))
+		if c.Source == "" {
+			entry = fmt.Sprintf("%s (%d)", c.Name, c.Bytes()/unit.GiB)
+		}
+		if width += len(entry) + 3; i > 0 && width > 120 {
+			now.WriteString(" ·\n")
+			width = len(entry)
+		} else if i > 0 {
+			now.WriteString(" · ")
+		}
+		now.WriteString(entry)
+	}
+	now.WriteString("\n")
+	switch {
+	case listed == now.String():
+	case !*update:
+		t.Errorf("%s lists other cards: go test ./core/gpu -run TestPage -update", path)
+	default:
+		if err := os.WriteFile(path, []byte(before+begin+now.String()+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
