@@ -2,10 +2,11 @@ package gpu
 
 // cards are the cards that [Named] knows, with what PyTorch sees of each: the total capacity in its out-of-memory
 // messages, total_memory of its device properties, or the same figure (totalGlobalMem) in a program's banner. It is
-// what the driver gives out, and newer drivers give out less: of several logs the smallest stands here, from Linux where
-// one was found, with ECC as the card is delivered. Under Windows CUDA reports the whole card. A source is a
-// repository and its issue or file, or, in quotes, the words of a public log, by which a search finds it. A card without
-// a source has its nominal size, which is more than PyTorch sees.
+// what the driver gives out, and newer drivers give out less: of several logs the smallest stands here, from Linux
+// where one was found, with ECC as the card is delivered. Under Windows CUDA reports almost the whole card. A source is
+// a repository and its issue or file, or, in quotes, the words of a public log, by which a search finds it (spaces and
+// ends of lines as one space). A card without a source has its nominal size, which is more than PyTorch sees. The
+// README.md of OpenCL-Benchmark has the driver's figure by OpenCL.
 //
 // Collected on 2026-11-29.
 var cards = []Card{
@@ -42,24 +43,35 @@ var cards = []Card{
 	{"RTX 3080 Ti", "11910MiB", `"CUDA:0 (NVIDIA GeForce RTX 3080 Ti, 11910.625MB)"`},
 	{"RTX 3090", "24139MiB", `"torch-2.5.1+cu124 CUDA:0 (NVIDIA GeForce RTX 3090, 24139MiB)"`},
 	{"RTX 3090 Ti", "24110MiB", `"torch-2.9.1+cu128 CUDA:0 (NVIDIA GeForce RTX 3090 Ti, 24110MiB)"`},
-	{"RTX 4060", "8GiB", ""},
+	{"RTX 4060", "7807MiB", `"torch-2.5.1+cu121 CUDA:0 (NVIDIA GeForce RTX 4060, 7807MiB)"`},
 	{"RTX 4060 Ti 8GB", "7806MiB", `"torch-2.12.1+cu130 CUDA:0 (NVIDIA GeForce RTX 4060 Ti, 7806MiB)"`},
-	{"RTX 4060 Ti 16GB", "15.572GiB", `"NVIDIA GeForce RTX 4060 Ti. Num GPUs = 1. Max memory: 15.572 GB. Platform: Linux"`},
+	{"RTX 4060 Ti 16GB", "15.572GiB", `"RTX 4060 Ti. Num GPUs = 1. Max memory: 15.572 GB. Platform: Linux"`},
 	{"RTX 4070", "11866MiB", `"RTX 4070, compute capability 8.9, VMM: yes, VRAM: 11866 MiB"`},
 	{"RTX 4070 SUPER", "12GiB", ""},
 	{"RTX 4070 Ti", "12007MiB", `"torch-2.1.1+cu121 CUDA:0 (NVIDIA GeForce RTX 4070 Ti, 12007MiB)"`},
 	{"RTX 4070 Ti SUPER", "15974MiB", `"NVIDIA GeForce RTX 4070 Ti SUPER', major=8, minor=9, total_memory=15974MB"`},
 	{"RTX 4080", "16049MiB", `"NVIDIA GeForce RTX 4080', major=8, minor=9, total_memory=16049MB"`},
 	{"RTX 4080 SUPER", "15944MiB", `"torch-2.12.1+cu130 CUDA:0 (NVIDIA GeForce RTX 4080 SUPER, 15944MiB)"`},
-	{"RTX 4090", "24081MiB", `"torch-2.5.1 CUDA:0 (NVIDIA GeForce RTX 4090, 24081MiB)"`}, // Comfy-Org/ComfyUI#7063 prints 24092
+	// Comfy-Org/ComfyUI#7063 has 24092 MiB, ali-vilab/VGen#104 23.64 GiB
+	{"RTX 4090", "24081MiB", `"torch-2.5.1 CUDA:0 (NVIDIA GeForce RTX 4090, 24081MiB)"`},
 	{"RTX 4090 D", "23.546GiB", `"NVIDIA GeForce RTX 4090 D. Num GPUs = 1. Max memory: 23.546 GB. Platform: Linux"`},
 	{"RTX 5060", "8GiB", ""},
 	{"RTX 5060 Ti 8GB", "8GiB", ""},
-	{"RTX 5060 Ti 16GB", "15.444GiB", `"NVIDIA GeForce RTX 5060 Ti. Num GPUs = 2. Max memory: 15.444 GB. Platform: Linux"`},
+	{"RTX 5060 Ti 16GB", "15.444GiB", `"RTX 5060 Ti. Num GPUs = 2. Max memory: 15.444 GB. Platform: Linux"`},
 	{"RTX 5070", "12GiB", ""},
 	{"RTX 5070 Ti", "15808MiB", `"RTX 5070 Ti, compute capability 12.0, VMM: yes, VRAM: 15808 MiB"`},
 	{"RTX 5080", "15840MiB", `"CUDA:0 (NVIDIA GeForce RTX 5080, 15840MiB)"`},
 	{"RTX 5090", "31.342GiB", `"NVIDIA GeForce RTX 5090. Num GPUs = 1. Max memory: 31.342 GB. Platform: Linux"`},
+
+	{"RTX 3050 Laptop", "3759MiB", `"NVIDIA GeForce RTX 3050 Laptop GPU, 3759 MiB"`},
+	{"RTX 3060 Laptop", "5806MiB", `"RTX 3060 Laptop GPU, 5806 MiB total"`},
+	{"RTX 3070 Laptop", "7982MiB", `"NVIDIA GeForce RTX 3070 Laptop GPU, 7982MiB"`},
+	{"RTX 3070 Ti Laptop", "7850MiB", `"RTX 3070 Ti Laptop GPU, compute capability 8.6, VMM: yes, VRAM: 7850 MiB"`},
+	{"RTX 4060 Laptop", "7806MiB", `"CUDA:0 (NVIDIA GeForce RTX 4060 Laptop GPU, 7806MiB)"`},
+	{"RTX 4070 Laptop", "7806MiB", `"CUDA:0 (NVIDIA GeForce RTX 4070 Laptop GPU, 7806MiB)"`},
+	{"RTX 5050 Laptop", "7.933GiB", `"RTX 5050 Laptop GPU. Num GPUs = 1. Max memory: 7.933 GB. Platform: Linux"`},
+	{"RTX 5080 Laptop", "15.471GiB", `"RTX 5080 Laptop GPU. Num GPUs = 1. Max memory: 15.471 GB. Platform: Linux"`},
+	{"RTX 5090 Laptop", "23.889GiB", `"RTX 5090 Laptop GPU. Num GPUs = 1. Max memory: 23.889 GB. Platform: Linux"`},
 
 	// For workstations. Most are delivered with ECC off; with it on, a sixteenth of GDDR memory is gone.
 	{"Quadro RTX 5000", "15927MiB", `"Quadro RTX 5000, compute capability 7.5, VMM: yes, VRAM: 15927 MiB"`},
@@ -94,7 +106,7 @@ var cards = []Card{
 	{"A100 40GB", "40377MiB", `"torch-2.3.0+cu121 CUDA:0 (NVIDIA A100-PCIE-40GB, 40377MiB)"`},
 	{"A100 80GB", "79.14GiB", "lianqi1008/Control-GIC#6"},
 	{"A800 80GB", "85094825984", `"name='NVIDIA A800-SXM4-80GB',memory_bytes=85094825984"`},
-	{"L4", "22.161GiB", `"NVIDIA L4. Num GPUs = 1. Max memory: 22.161 GB. Platform: Linux"`},
+	{"L4", "22563MiB", `"torch-2.11.0+cu128 CUDA:0 (NVIDIA L4, 22563MiB)"`},
 	{"L40", "44.40GiB", "QwenLM/Qwen3-VL#2097"},
 	{"L40S", "44.392GiB", `"NVIDIA L40S. Num GPUs = 1. Max memory: 44.392 GB. Platform: Linux"`},
 	{"H20", "97285MiB", `"NVIDIA H20', major=9, minor=0, total_memory=97285MB"`},

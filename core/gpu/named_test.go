@@ -34,10 +34,10 @@ func TestNamed(t *testing.T) {
 		"H100 3g.40gb": {"H100 3g.40gb", 40448}, "AMD Instinct MI300X": {"MI300X", 196592},
 		"Radeon RX 7900 XTX": {"RX 7900 XTX", 24560}, "7900 xtx": {"RX 7900 XTX", 24560},
 		"Intel(R) Arc(TM) A770 Graphics": {"Arc A770", 15473}, "Intel(R) Data Center GPU Max 1550": {"Max 1550", 65536},
-		"RTX 3050": {"RTX 3050", 8192},
-		"A100":     {}, "V100": {}, "H100": {}, "H100 SXM": {}, "GTX 1060": {}, "RTX 4060 Ti": {}, "NVIDIA": {},
+		"RTX 3050": {"RTX 3050", 8192}, "NVIDIA GeForce RTX 4060 Laptop GPU": {"RTX 4060 Laptop", 7806},
+		"A100": {}, "V100": {}, "H100": {}, "H100 SXM": {}, "GTX 1060": {}, "RTX 4060 Ti": {}, "NVIDIA": {},
 		"": {}, "3061": {},
-		"RTX 3060 x": {}, "RTX 3060 Laptop GPU": {}, "12GiB": {}, "24": {}, "RTX 6000": {}, "RTX": {},
+		"RTX 3060 x": {}, "RTX 2080 Laptop GPU": {}, "12GiB": {}, "24": {}, "RTX 6000": {}, "RTX": {},
 	} {
 		got, ok := Named(name)
 		if got.Name != want.card || got.Bytes()/unit.MiB != want.mib || ok != (want.card != "") {
@@ -55,14 +55,15 @@ func TestRefused(t *testing.T) {
 		"RTX 4060 Ti":  {"RTX 4060 Ti 8GB, RTX 4060 Ti 16GB", ""},
 		"RTX PRO 6000": {"RTX PRO 6000 Server, RTX PRO 6000 Workstation", ""},
 		"RTX 3061":     {"", "RTX 3060"}, "MI300": {"", "MI300X"}, "RTX 6000": {"", "Quadro RTX 6000"},
-		"H10O PCIe": {"", "H100 PCIe"}, "RTX 3060 Laptop GPU": {"", "RTX 3060"}, "geforce rtx 409": {"", "RTX 4090"},
+		"H10O PCIe": {"", "H100 PCIe"}, "RTX 2080 Laptop GPU": {"", "RTX 5080 Laptop"}, "geforce rtx 409": {"", "RTX 4090"},
 		"much": {"", ""}, "RTX 1": {"", ""}, "": {"", ""},
 	} {
 		if got := strings.Join(Sizes(name), ", "); want.near == "" && got != want.sizes {
 			t.Errorf("%q leaves %q open, want %q", name, got, want.sizes)
 		}
 		near := Near(name)
-		if want.sizes == "" && want.near == "" && len(near) > 0 || want.near != "" && (len(near) == 0 || near[0] != want.near) {
+		if none := want.sizes == "" && want.near == ""; none && len(near) > 0 ||
+			want.near != "" && (len(near) == 0 || near[0] != want.near) {
 			t.Errorf("%q is near %q, want %q first", name, near, want.near)
 		}
 	}
@@ -109,7 +110,8 @@ var update = flag.Bool("update", false, "write the list of cards in docs/plan.md
 
 // The page lists the cards that there are.
 func TestPage(t *testing.T) {
-	const path, begin, end = "../../docs/plan.md", "<!-- cards: go test ./core/gpu -run TestPage -update -->\n", "<!-- end of cards -->"
+	const path, begin = "../../docs/plan.md", "<!-- cards: go test ./core/gpu -run TestPage -update -->\n"
+	const end = "<!-- end of cards -->"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

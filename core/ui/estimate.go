@@ -51,6 +51,9 @@ func (p Printer) Estimate(d EstimateDocument) {
 	where := "its tensors only; --vram 12GiB adds what a card needs"
 	if d.Device != nil {
 		where = fmt.Sprintf("on %s, %v", d.Device.Name, d.Device.Total)
+		if d.Device.TotalFrom != "" { // its name has the amount
+			where = fmt.Sprintf("on %s (%s)", d.Device.Name, d.Device.TotalFrom)
+		}
 	}
 	p.line("%s (plugin %s), %s", p.bold(d.Arch), d.Plugin, where)
 	for _, phase := range d.Phases {
