@@ -1,6 +1,7 @@
 # An operator of its own that has a kernel for the card only: it is named, with its line.
 #: ends = mine::twist
 #: place = nometa.py:17
+#: steps =
 import torch
 
 

@@ -1,6 +1,6 @@
 # DistributedDataParallel in processes that the script starts: the first is run, in this process. Then DataParallel.
 #: parameter = 2176       # (16·16 + 16)·4, twice
-#: steps = 1×4 1×4 1×4 1×4 1×4 1×4
+#: steps = 1×4 1×4 1×4 | 1×-1 1×4 1×4  # the first of the second optimizer: the forwards before it are of the other
 #: prints = 0 of 1 gloo or nccl
 #: ends = the script ended
 import torch
