@@ -163,15 +163,7 @@ func (a *remedies) gpu() {
 	case oom.Build:
 		a.build()
 	case oom.Checkpoint:
-		if r.Part != oom.Save {
-			a.offer("none", "the state loaded to the CPU first: loaded onto the card it is there twice",
-				plainTorch(0, `torch.load(path, map_location="cpu")`))
-		}
-		if r.Part == oom.Save || r.Part == "" {
-			a.offer("none", "the state saved from a copy on the CPU",
-				inFramework(ofFSDP, "FullStateDictConfig(offload_to_cpu=True, "+
-					"rank0_only=True)"))
-		}
+		a.checkpoint()
 	case oom.Data:
 		a.offer("none", "batches moved to the card one at a time, without prefetching onto it")
 	case oom.Unknown:
@@ -180,6 +172,19 @@ func (a *remedies) gpu() {
 		}
 	default:
 		a.step()
+	}
+}
+
+// checkpoint adds what helps while a state is loaded or saved.
+func (a *remedies) checkpoint() {
+	if a.r.Part != oom.Save {
+		a.offer("none", "the state loaded to the CPU first: loaded onto the card it is there twice",
+			plainTorch(0, `torch.load(path, map_location="cpu")`))
+	}
+	if a.r.Part == oom.Save || a.r.Part == "" {
+		a.offer("none", "the state saved from a copy on the CPU",
+			inFramework(ofFSDP, "FullStateDictConfig(offload_to_cpu=True, "+
+				"rank0_only=True)"))
 	}
 }
 

@@ -92,12 +92,8 @@ func constantsOf(s python.Source) (out []dataPath) {
 			add(dataPath{Path: path, Beside: true})
 		}
 	}
-	for _, m := range keywords.FindAllStringSubmatch(s.Code, -1) {
-		for _, q := range quotedText.FindAllStringSubmatch(m[2], -1) {
-			if !strings.ContainsAny(q[1], "{}<>|: ") {
-				add(dataPath{Path: q[1], Name: m[1]})
-			}
-		}
+	for _, c := range keywordsIn(s.Code) {
+		add(c)
 	}
 	for _, path := range placedIn(s.Code, writes) {
 		add(dataPath{Path: path, Beside: true})
@@ -116,6 +112,18 @@ func constantsOf(s python.Source) (out []dataPath) {
 		if len(o.Default) > 1 && len(o.Default) < 200 && !strings.ContainsAny(o.Default, "*?{}()\n ") &&
 			(strings.Contains(o.Default, "/") || ofData.MatchString(name)) && !goesOn.MatchString(name) {
 			add(dataPath{Path: o.Default, Name: name, Options: o.Names})
+		}
+	}
+	return out
+}
+
+// keywordsIn are the paths of data that calls are given by name.
+func keywordsIn(code string) (out []dataPath) {
+	for _, m := range keywords.FindAllStringSubmatch(code, -1) {
+		for _, q := range quotedText.FindAllStringSubmatch(m[2], -1) {
+			if !strings.ContainsAny(q[1], "{}<>|: ") {
+				out = append(out, dataPath{Path: q[1], Name: m[1]})
+			}
 		}
 	}
 	return out

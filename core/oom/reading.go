@@ -166,14 +166,22 @@ func readText(rs []printed.Row, i int, text string) (f finding, start int, ok bo
 			m.specify(rules[n+1:])
 		}
 		m.fatal = m.endsProgram()
-		unheeded := ignored(rs, i)
-		if unheeded && r.weight < probable || r.nature == raised && !m.fatal && (r.loose || !m.printed()) {
-			return finding{}, 0, false // such words prove nothing there
+		if !m.holds(rs, i) {
+			return finding{}, 0, false
 		}
-		m.fatal = m.fatal && !unheeded && !testSummary.MatchString(text) && (m.traced || !harnessAbove(rs, i))
 		return m.finding, at[0], true
 	}
 	return finding{}, 0, false
+}
+
+// holds reports whether a match proves anything where it stands, and notes where it ended nothing.
+func (m *ruleMatch) holds(rs []printed.Row, i int) bool {
+	unheeded := ignored(rs, i)
+	if unheeded && m.finding.rule.weight < probable || m.finding.rule.nature == raised && !m.fatal && (m.finding.rule.loose || !m.printed()) {
+		return false
+	}
+	m.fatal = m.fatal && !unheeded && !testSummary.MatchString(m.text) && (m.traced || !harnessAbove(rs, i))
+	return true
 }
 
 // A match is a text that a rule matches, and how the rule's words stand in it.
