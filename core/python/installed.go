@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/file"
@@ -102,4 +103,20 @@ func cutSuffixes(text string, suffixes ...string) (before, suffix string, found 
 		}
 	}
 	return text, "", false
+}
+
+// Older compares the numbers at the beginning of two versions: "5.1.0" is older than "5.2", and so is "5.2.0.dev0" not.
+func Older(version, than string) bool {
+	return slices.Compare(numbersOf(version), numbersOf(than)) < 0
+}
+
+func numbersOf(version string) (numbers []int) {
+	for _, part := range strings.Split(version, ".") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			break
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers
 }

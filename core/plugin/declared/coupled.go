@@ -49,10 +49,10 @@ func (s *splitReader) coupled(x *python.Syntax) {
 		switch {
 		case standardised.MatchString(text) && strings.Contains(text, ".std("):
 			s.add(x, i, st.First, ladder.Recipe, "advantages are relative to those of the same micro-batch")
-		case sameRows(text) && strings.Contains(function(x, i), "loss"):
+		case sameRows(text) && strings.Contains(x.FunctionText(i), "loss"):
 			s.add(x, i, st.First, ladder.Recipe, across+": it compares their labels")
 		case spread.MatchString(text) && !ungraded(x, i):
-			if f := function(x, i); hinged.MatchString(f) && strings.Contains(f, "loss") {
+			if f := x.FunctionText(i); hinged.MatchString(f) && strings.Contains(f, "loss") {
 				s.add(x, i, st.First, ladder.Recipe, across+": it takes their deviation")
 			}
 		}
@@ -71,9 +71,9 @@ func (s *splitReader) coupling(x *python.Syntax, i int, c python.Call) {
 	case batchSpread.MatchName(name):
 		s.add(x, i, c.First, ladder.Numerics, "%s has a statistic of each micro-batch", name)
 	case (name == "cov" || name == "corrcoef") && strings.HasPrefix(c.Name, "torch.") && !ungraded(x, i) &&
-		strings.Contains(function(x, i), "loss"):
+		strings.Contains(x.FunctionText(i), "loss"):
 		s.add(x, i, c.First, ladder.Recipe, across+": it correlates their features")
-	case name == "einsum" && apart.MatchString(function(x, i)) && !ungraded(x, i) && pairwise(x, x.Args(c.Open)):
+	case name == "einsum" && apart.MatchString(x.FunctionText(i)) && !ungraded(x, i) && pairwise(x, x.Args(c.Open)):
 		s.add(x, i, c.First, ladder.Recipe, across+": it multiplies their features")
 	}
 }
@@ -104,7 +104,7 @@ func pairwise(x *python.Syntax, args []python.Arg) bool {
 	if !ok || !two || len(a) != 2 || len(b) != 2 || len(out) != 2 || a == b || strings.ContainsRune(a, rune(out[1])) {
 		return false
 	}
-	left, right := words(x, args[1].Range), words(x, args[2].Range)
+	left, right := x.Words(args[1].Range), x.Words(args[2].Range)
 	if slices.ContainsFunc(slices.Concat(left, right), held.MatchString) {
 		return false
 	}
@@ -115,13 +115,13 @@ func pairwise(x *python.Syntax, args []python.Arg) bool {
 // follow finds settings beside the learning rate that are computed of the samples of a pass: weight decay, the momentum
 // of an average, a warm-up, and whatever else an optimizer is given.
 func (s *splitReader) follow(x *python.Syntax, i int, st python.Statement, seen []string) {
-	for _, g := range givenBy(x, st) {
-		last := g.name[strings.LastIndexByte(g.name, '.')+1:]
+	for _, g := range x.Bindings(st) {
+		last := g.Name[strings.LastIndexByte(g.Name, '.')+1:]
 		switch {
-		case following.MatchName(last) && s.pass(x, g.value, seen):
-			s.add(x, i, g.value.First, ladder.Recipe, "%s follows the micro-batch", last)
-		case warming.MatchName(last) && s.counting(x, g.value, nil, seen) && !s.accumulatedLater(x, last):
-			s.add(x, i, g.value.First, ladder.Recipe, "the warm-up is a number of forward passes")
+		case following.MatchName(last) && s.pass(x, g.Value, seen):
+			s.add(x, i, g.Value.First, ladder.Recipe, "%s follows the micro-batch", last)
+		case warming.MatchName(last) && s.counting(x, g.Value, nil, seen) && !s.accumulatedLater(x, last):
+			s.add(x, i, g.Value.First, ladder.Recipe, "the warm-up is a number of forward passes")
 		}
 	}
 	for _, c := range x.Calls(st.Range) {
@@ -143,7 +143,7 @@ func (s *splitReader) unused(x *python.Syntax) {
 	}
 	for i, st := range x.Statements {
 		c, ok := stepsOf(x, optimizer, st)
-		l := loop(x, i)
+		l := x.Loop(i)
 		if !ok || l < 0 || st.In != l || s.accumulated(x, x.Statements[l].Range) {
 			continue
 		}
@@ -159,7 +159,7 @@ func (s *splitReader) unused(x *python.Syntax) {
 		around := l
 		for around >= 0 && !waits {
 			waits = s.accumulated(x, x.Statements[around].Range)
-			around = loop(x, around)
+			around = x.Loop(around)
 		}
 		if passes && !waits {
 			s.add(x, i, c.First, ladder.Recipe,
@@ -171,6 +171,6 @@ func (s *splitReader) unused(x *python.Syntax) {
 // engine reports whether any source leaves the accumulation to what steps the optimizer for it.
 func (s *splitReader) engine() bool {
 	return slices.ContainsFunc(s.sources, func(f python.Source) bool {
-		return divides().in(f.Code)&anEngine != 0 && engines.MatchString(f.Code)
+		return divides().In(f.Code)&anEngine != 0 && engines.MatchString(f.Code)
 	})
 }

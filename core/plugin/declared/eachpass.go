@@ -28,13 +28,13 @@ func (s *splitReader) eachPass(x *python.Syntax) {
 	waits := map[int]bool{}
 	for i, st := range x.Statements {
 		if _, ok := stepsOf(x, optimizer, st); ok {
-			if l := loop(x, i); l >= 0 && s.guarded(x, i, l) && !s.accumulated(x, x.Statements[l].Range) {
+			if l := x.Loop(i); l >= 0 && s.guarded(x, i, l) && !s.accumulated(x, x.Statements[l].Range) {
 				waits[l] = true
 			}
 		}
 	}
 	for i, st := range x.Statements {
-		l := loop(x, i)
+		l := x.Loop(i)
 		if l < 0 || !waits[l] || s.guarded(x, i, l) {
 			continue
 		}
@@ -68,7 +68,7 @@ func (s *splitReader) cutShort(x *python.Syntax, i, l int) bool {
 	if at < 0 {
 		at = max(x.Find(r, ">"), x.Find(r, "=="))
 	}
-	return ends && at > r.First && names(x, python.Range{First: r.First, End: at}, []string{x.Token(header.First + 1)})
+	return ends && at > r.First && x.HasName(python.Range{First: r.First, End: at}, []string{x.Token(header.First + 1)})
 }
 
 // drawn finds a sampler that draws a number of samples for an epoch which follows the micro-batch.
@@ -79,7 +79,7 @@ func (s *splitReader) drawn(x *python.Syntax, micro []string) {
 	for i, st := range x.Statements {
 		for _, c := range x.Calls(st.Range) {
 			for _, a := range x.Args(c.Open) {
-				if a.Name == "num_samples" && strings.HasSuffix(c.Name, "Sampler") && names(x, a.Range, micro) &&
+				if a.Name == "num_samples" && strings.HasSuffix(c.Name, "Sampler") && x.HasName(a.Range, micro) &&
 					!s.accumulated(x, a.Range) && x.Find(a.Range, "/") < 0 && x.Find(a.Range, "//") < 0 {
 					s.add(x, i, a.First, ladder.Recipe, "the number of samples of an epoch follows the micro-batch")
 				}

@@ -24,7 +24,7 @@ func groupers(x *python.Syntax) map[int]int {
 			continue
 		}
 		for _, c := range x.Calls(st.Range) {
-			if l := loop(x, i); l >= 0 && strings.HasSuffix(c.Name, ".accumulate") {
+			if l := x.Loop(i); l >= 0 && strings.HasSuffix(c.Name, ".accumulate") {
 				out[l] = i
 			}
 		}
@@ -42,7 +42,7 @@ func prepared(x *python.Syntax, name string) bool {
 			}
 			calls = true
 			in := x.Inside(c.Open)
-			if x.Find(in, "*") >= 0 || slices.Contains(words(x, in), name) {
+			if x.Find(in, "*") >= 0 || slices.Contains(x.Words(in), name) {
 				return true
 			}
 		}
@@ -85,7 +85,7 @@ func (s *splitReader) ofBlocks(x *python.Syntax, blocks map[int]int) {
 			continue
 		}
 		for _, counter := range s.counters(x, l) {
-			inHeader := x.Is(header.First, "while") && slices.Contains(words(x, header), counter)
+			inHeader := x.Is(header.First, "while") && slices.Contains(x.Words(header), counter)
 			if inHeader || s.stopsAt(x, l, counter) {
 				s.add(x, block, x.Statements[block].First, ladder.Recipe, countsPasses)
 			}
@@ -105,7 +105,7 @@ func (s *splitReader) counters(x *python.Syntax, l int) (names []string) {
 	from, to := x.Block(l)
 	for i := from; i < to; i++ {
 		op := x.Find(x.Statements[i].Range, "+=")
-		if op <= x.Statements[i].First || loop(x, i) != l || s.guarded(x, i, l) {
+		if op <= x.Statements[i].First || x.Loop(i) != l || s.guarded(x, i, l) {
 			continue
 		}
 		name := x.Token(op - 1)
@@ -127,7 +127,7 @@ func (s *splitReader) groupedLoops(x *python.Syntax, blocks map[int]int) map[int
 	}
 	for i, st := range x.Statements {
 		if _, ok := stepsOf(x, optimizer, st); ok {
-			if l := loop(x, i); l >= 0 && s.guarded(x, i, l) {
+			if l := x.Loop(i); l >= 0 && s.guarded(x, i, l) {
 				loops[l] = true
 			}
 		}
@@ -169,12 +169,12 @@ func (s *splitReader) restores(x *python.Syntax, st python.Statement, counter st
 		key, _ := python.Literal(x.Token(op - 2))
 		return key == counter && keeper.MatchName(x.Token(op-4))
 	}
-	for _, b := range givenBy(x, st) {
-		if b.name[strings.LastIndexByte(b.name, '.')+1:] != counter || s.accumulated(x, b.value) ||
+	for _, b := range x.Bindings(st) {
+		if b.Name[strings.LastIndexByte(b.Name, '.')+1:] != counter || s.accumulated(x, b.Value) ||
 			s.accumulatedLater(x, counter) {
 			continue
 		}
-		for i := b.value.First; i < b.value.End; i++ {
+		for i := b.Value.First; i < b.Value.End; i++ {
 			if x.Tokens[i].Kind == python.String && (x.Is(i-1, "[") || x.Is(i-1, "(") && x.Is(i-2, "get")) {
 				if key, _ := python.Literal(x.Token(i)); counterName.MatchString(key) && !optionsOf(x, i) {
 					return true
@@ -206,8 +206,8 @@ func (s *splitReader) skipping(x *python.Syntax) {
 			}
 			name := x.Of(args[1].Range)
 			scaled := slices.ContainsFunc(x.Statements, func(o python.Statement) bool {
-				return slices.ContainsFunc(givenBy(x, o), func(b binding) bool {
-					return b.name == name && s.accumulated(x, b.value)
+				return slices.ContainsFunc(x.Bindings(o), func(b python.Binding) bool {
+					return b.Name == name && s.accumulated(x, b.Value)
 				})
 			})
 			if !scaled && !s.accumulatedLater(x, name) && s.used(x, i) {

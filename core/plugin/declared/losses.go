@@ -66,7 +66,7 @@ func (s *splitReader) losses(x *python.Syntax) {
 		if !pairs {
 			continue
 		}
-		if at, ok := gram(x, st.Range); ok && apart.MatchString(function(x, i)) && !ungraded(x, i) {
+		if at, ok := gram(x, st.Range); ok && apart.MatchString(x.FunctionText(i)) && !ungraded(x, i) {
 			s.add(x, i, at, ladder.Recipe, across+": it multiplies their features")
 		}
 	}
@@ -96,7 +96,7 @@ func (s *splitReader) call(x *python.Syntax, i int, c python.Call, kinds map[str
 	case of == averaged:
 		s.add(x, i, c.First, ladder.Numerics, "the loss of %s has a mean over each micro-batch", kind)
 	case strings.HasPrefix(name, "all_gather") || name == "gather_features" || kind == "GatherLayer":
-		if slices.ContainsFunc(words(x, x.Inside(c.Open)), embedded.MatchString) {
+		if slices.ContainsFunc(x.Words(x.Inside(c.Open)), embedded.MatchString) {
 			s.add(x, i, c.First, ladder.Recipe, across+": it gathers their features")
 		}
 	case (of == classifying || name != kind && entropy.MatchName(name)) && s.diagonal(x, i, x.Args(c.Open)) &&
@@ -172,7 +172,7 @@ func (s *splitReader) diagonal(x *python.Syntax, statement int, args []python.Ar
 		}
 		for i, st := range x.Statements {
 			assigned, ok := x.Assigns(st)
-			if ok && assigned.Name == name && counts(assigned.Value) && outer(x, i) == outer(x, statement) {
+			if ok && assigned.Name == name && counts(assigned.Value) && x.Outermost(i) == x.Outermost(statement) {
 				return true
 			}
 		}
@@ -183,7 +183,7 @@ func (s *splitReader) diagonal(x *python.Syntax, statement int, args []python.Ar
 // ungraded reports whether a statement runs without gradients, in "with torch.no_grad()" or in a function that is
 // marked so: what is computed there trains nothing.
 func ungraded(x *python.Syntax, statement int) bool {
-	off := func(r python.Range) bool { return names(x, r, []string{"no_grad", "inference_mode"}) }
+	off := func(r python.Range) bool { return x.HasName(r, []string{"no_grad", "inference_mode"}) }
 	for i := x.Statements[statement].In; i >= 0; i = x.Statements[i].In {
 		if x.Is(x.Statements[i].First, "with") && off(x.Statements[i].Range) {
 			return true
@@ -198,26 +198,6 @@ func ungraded(x *python.Syntax, statement int) bool {
 		}
 	}
 	return false
-}
-
-// outer is the outermost definition around a statement; -1 where it is the module's own.
-func outer(x *python.Syntax, statement int) int {
-	out := -1
-	for i := statement; i >= 0; i = x.Statements[i].In {
-		if _, ok := x.Definition(x.Statements[i]); ok {
-			out = i
-		}
-	}
-	return out
-}
-
-// function is the text of the innermost function around a statement; of the module's own statements only their text.
-func function(x *python.Syntax, statement int) string {
-	if i := functionAround(x, statement); i >= 0 {
-		_, to := x.Block(i)
-		return x.Of(python.Range{First: x.Statements[i].First, End: x.Statements[to-1].End})
-	}
-	return x.Of(x.Statements[statement].Range)
 }
 
 // gram finds the product of a matrix with itself: z @ z.T, torch.mm(z, z.t()).

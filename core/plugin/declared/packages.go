@@ -3,8 +3,6 @@ package declared
 import (
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/launch-ml/launch/core/python"
 )
@@ -22,7 +20,7 @@ func (r *reading) olderPackages() {
 		case version == "":
 			r.warn("the version of %s is not known; before %s it ignores a saved state and starts over", need.name,
 				need.value)
-		case older(version, need.value):
+		case python.Older(version, need.value):
 			resume.None = fmt.Sprintf("%s %s ignores a saved state and starts over; since %s it does not", need.name,
 				version, need.value)
 			resume.Edits, resume.Automatic = nil, false
@@ -35,7 +33,7 @@ func (r *reading) olderPackages() {
 		case version == "":
 			r.warn("the version of %s is not known; before %s a resumed run takes the micro-batch of its saved state",
 				need.name, need.value)
-		case older(version, need.value):
+		case python.Older(version, need.value):
 			resume.None = fmt.Sprintf("%s %s resumes with the micro-batch of the saved state; since %s it does not",
 				need.name, version, need.value)
 			resume.Edits, resume.Automatic = nil, false
@@ -49,7 +47,7 @@ func (r *reading) lacks(needs named[string]) string {
 		switch version := r.python().Version(need.name); {
 		case version == "":
 			return fmt.Sprintf("the version of %s is not known, and only from %s on a setting does that", need.name, need.value)
-		case older(version, need.value):
+		case python.Older(version, need.value):
 			return fmt.Sprintf("%s %s has no setting for that; %s has", need.name, version, need.value)
 		}
 	}
@@ -63,19 +61,3 @@ func (r *reading) installed(packages []string) bool {
 }
 
 func (r *reading) python() python.Environment { return python.Of(r.prog.Prog, r.command.Env) }
-
-// older compares the numbers at the beginning of two versions: "5.1.0" is older than "5.2", and so is "5.2.0.dev0" not.
-func older(version, than string) bool {
-	return slices.Compare(numbersOf(version), numbersOf(than)) < 0
-}
-
-func numbersOf(version string) (numbers []int) {
-	for _, part := range strings.Split(version, ".") {
-		n, err := strconv.Atoi(part)
-		if err != nil {
-			break
-		}
-		numbers = append(numbers, n)
-	}
-	return numbers
-}

@@ -214,7 +214,7 @@ func readSplit(files []python.Source, micro, accumulation []string) *splitReader
 		accumulates := strings.Contains(f.Code, "accum") || strings.Contains(f.Code, "update_freq") ||
 			slices.ContainsFunc(accumulation, f.Names)
 		draws := strings.Contains(f.Code, "num_samples") && slices.ContainsFunc(micro, f.Names)
-		marks := tells().in(f.Text)
+		marks := tells().In(f.Text)
 		losses, couples := compares(f, marks), mayCouple(marks)
 		if !sizes && !accumulates && !losses && !couples && !draws {
 			continue
@@ -258,7 +258,7 @@ func readSplit(files []python.Source, micro, accumulation []string) *splitReader
 func (s *splitReader) anyGroups(x *python.Syntax) bool {
 	for i, st := range x.Statements {
 		if _, _, ok := s.grouped(x, st.Range); (ok || strings.Contains(x.Of(st.Range), ".accumulate(")) &&
-			loop(x, i) >= 0 && s.used(x, i) {
+			x.Loop(i) >= 0 && s.used(x, i) {
 			return true
 		}
 	}
@@ -330,20 +330,6 @@ func (s *splitReader) used(x *python.Syntax, statement int) bool {
 	return false
 }
 
-// names reports whether a range has one of the names, as a name or as a key: args.batch_size, cfg["batch_size"].
-func names(x *python.Syntax, r python.Range, of []string) bool {
-	for i := r.First; i < r.End; i++ {
-		text := x.Token(i)
-		if x.Tokens[i].Kind == python.String {
-			text, _ = python.Literal(text)
-		}
-		if slices.Contains(of, text) {
-			return true
-		}
-	}
-	return false
-}
-
 var accumulates = lazy.MustCompile(`(?i)accum|grad_acc|^update_freq$`)
 
 // accumulations are names of what returns the accumulation: accumulation_iters(devices).
@@ -351,7 +337,7 @@ var accumulations = lazy.MustCompile(`(?i)(steps?|iters?|factor|count|num)$`)
 
 // accumulated reports whether a range names the accumulation.
 func (s *splitReader) accumulated(x *python.Syntax, r python.Range) bool {
-	if names(x, r, s.accumulation) {
+	if x.HasName(r, s.accumulation) {
 		return true
 	}
 	for i := r.First; i < r.End; i++ {

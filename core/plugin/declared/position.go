@@ -44,7 +44,7 @@ func passedOver(x *python.Syntax, i int, st python.Statement) (out []python.Rang
 			out = append(out, args[1].Range)
 		}
 	}
-	l := loop(x, i)
+	l := x.Loop(i)
 	if l < 0 || !x.Is(st.First, "if") || !x.Is(x.Statements[l].First, "for") ||
 		!indexed.MatchString(x.Of(x.Statements[l].Range)) {
 		return out
@@ -69,27 +69,27 @@ func passedOver(x *python.Syntax, i int, st python.Statement) (out []python.Rang
 
 // position reports whether an expression is a number of micro-batches that was read from a saved state.
 func (s *splitReader) position(x *python.Syntax, r python.Range, micro []string) bool {
-	if s.accumulated(x, r) || names(x, r, micro) {
+	if s.accumulated(x, r) || x.HasName(r, micro) {
 		return false
 	}
 	if stored.MatchString(x.Of(r)) {
 		return true
 	}
 	for i := r.First; i < r.End; i++ {
-		name, ok := dottedAt(x, i, r.End)
+		name, ok := x.DottedAt(i, r.End)
 		if !ok {
 			continue
 		}
 		read, given := false, false
 		for _, st := range x.Statements {
-			for _, b := range givenBy(x, st) {
-				if b.name != name {
+			for _, b := range x.Bindings(st) {
+				if b.Name != name {
 					continue
 				}
-				if given = true; s.accumulated(x, st.Range) || names(x, st.Range, micro) {
+				if given = true; s.accumulated(x, st.Range) || x.HasName(st.Range, micro) {
 					return false
 				}
-				read = read || stored.MatchString(x.Of(b.value))
+				read = read || stored.MatchString(x.Of(b.Value))
 			}
 		}
 		if read || !given && restarts.MatchName(name) {

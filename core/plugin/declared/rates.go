@@ -27,11 +27,11 @@ func (s *splitReader) rates(x *python.Syntax, micro []string) {
 		more = false
 		for i, st := range x.Statements {
 			seen := computed.seen(i)
-			for _, g := range givenBy(x, st) {
-				last := g.name[strings.LastIndexByte(g.name, '.')+1:]
-				if last != "" && !slices.Contains(seen, last) && !rate.MatchName(last) && s.pass(x, g.value, seen) &&
-					s.arithmetic(x, g.value) && !s.accumulatedLater(x, last) {
-					computed.add(g.name, i)
+			for _, g := range x.Bindings(st) {
+				last := g.Name[strings.LastIndexByte(g.Name, '.')+1:]
+				if last != "" && !slices.Contains(seen, last) && !rate.MatchName(last) && s.pass(x, g.Value, seen) &&
+					s.arithmetic(x, g.Value) && !s.accumulatedLater(x, last) {
+					computed.add(g.Name, i)
 					more = true
 				}
 			}
@@ -65,7 +65,7 @@ func (g *grown) add(name string, statement int) {
 	dot := strings.LastIndexByte(name, '.')
 	l := local{name[dot+1:], -1}
 	if dot < 0 {
-		l.in = functionAround(g.x, statement)
+		l.in = g.x.FunctionAround(statement)
 	}
 	g.local = append(g.local, l)
 }
@@ -75,87 +75,14 @@ func (g *grown) seen(statement int) []string {
 	out := slices.Clone(g.roots)
 	for _, l := range g.local {
 		holds := l.in < 0
-		for f := functionAround(g.x, statement); f >= 0 && !holds; f = functionAround(g.x, f) {
-			holds = f == l.in || slices.Contains(parametersOf(g.x, f), l.name)
+		for f := g.x.FunctionAround(statement); f >= 0 && !holds; f = g.x.FunctionAround(f) {
+			holds = f == l.in || slices.Contains(g.x.Parameters(f), l.name)
 		}
 		if holds {
 			out = append(out, l.name)
 		}
 	}
 	return out
-}
-
-// functionAround is the innermost function in whose block a statement stands; -1 for the module's own.
-func functionAround(x *python.Syntax, statement int) int {
-	for i := x.Statements[statement].In; i >= 0; i = x.Statements[i].In {
-		if d, ok := x.Definition(x.Statements[i]); ok && !d.Class {
-			return i
-		}
-	}
-	return -1
-}
-
-// parametersOf are the names of a function's parameters.
-func parametersOf(x *python.Syntax, f int) (out []string) {
-	d, _ := x.Definition(x.Statements[f])
-	if d.Open < 0 {
-		return nil
-	}
-	for _, p := range x.Args(d.Open) {
-		if p.Name != "" {
-			out = append(out, p.Name)
-		} else {
-			out = append(out, x.Token(p.First))
-		}
-	}
-	return out
-}
-
-// A binding is a name or attribute and what a statement assigns to it.
-type binding struct {
-	name  string // "" for a target with a subscript
-	at    python.Range
-	value python.Range
-}
-
-// givenBy are what a statement assigns, also to several targets at once: "a, b = 1, 2". Of values that are not listed
-// one by one, each target has all.
-func givenBy(x *python.Syntax, st python.Statement) (out []binding) {
-	eq := x.Find(st.Range, "=")
-	if eq < 0 {
-		return nil
-	}
-	if a, ok := x.Assigns(st); ok {
-		return []binding{{a.Name, python.Range{First: st.First, End: eq}, a.Value}}
-	}
-	left, right := listed(x, python.Range{First: st.First, End: eq}), listed(x, python.Range{First: eq + 1, End: st.End})
-	if x.Find(python.Range{First: eq + 1, End: st.End}, "=") >= 0 { // a = b = 1
-		return nil
-	}
-	whole := len(right) == 1 && (x.Is(right[0].First, "map") || x.Is(right[0].First, "("))
-	for i, to := range left {
-		switch {
-		case len(left) == len(right):
-			name, _ := x.Dotted(to)
-			out = append(out, binding{name, to, right[i]})
-		case len(right) == 1 && !whole && len(x.Calls(right[0])) > 0:
-			out = append(out, binding{"", to, right[0]})
-		}
-	}
-	return out
-}
-
-// listed are the parts of "a, b", with or without brackets around all of them.
-func listed(x *python.Syntax, r python.Range) (parts []python.Range) {
-	if (x.Is(r.First, "(") || x.Is(r.First, "[")) && x.Tokens[r.First].Pair == r.End-1 {
-		r = x.Inside(r.First)
-	}
-	for _, part := range x.Split(r, ",") {
-		if !part.Empty() {
-			parts = append(parts, part)
-		}
-	}
-	return parts
 }
 
 // accumulatedLater reports whether a name gets the accumulation by a later statement: "n *= accum", "n = n // accum".
@@ -165,7 +92,7 @@ func (s *splitReader) accumulatedLater(x *python.Syntax, name string) bool {
 			at := x.Find(st.Range, op)
 			value := python.Range{First: at + 1, End: st.End}
 			if at > st.First && x.Is(at-1, name) && s.accumulated(x, value) &&
-				(op != "=" || names(x, value, []string{name})) {
+				(op != "=" || x.HasName(value, []string{name})) {
 				return true
 			}
 		}
@@ -222,7 +149,7 @@ func sizes(x *python.Syntax, r python.Range, of []string) bool {
 		for end < r.End && (x.Is(end, "]") || x.Is(end, ")")) {
 			end++
 		}
-		if !x.Is(end, "is") && names(x, python.Range{First: i, End: i + 1}, of) {
+		if !x.Is(end, "is") && x.HasName(python.Range{First: i, End: i + 1}, of) {
 			return true
 		}
 	}
@@ -254,9 +181,9 @@ func rateValues(x *python.Syntax, st python.Statement) (out []python.Range) {
 		several = -1
 	}
 	if several >= 0 {
-		for _, g := range givenBy(x, st) {
-			if isRate(x, g.at) {
-				out = append(out, g.value)
+		for _, g := range x.Bindings(st) {
+			if isRate(x, g.At) {
+				out = append(out, g.Value)
 			}
 		}
 	}

@@ -10,20 +10,6 @@ import (
 	"github.com/launch-ml/launch/core/python"
 )
 
-// loop is the innermost loop around a statement, within its function; -1 where there is none.
-func loop(x *python.Syntax, statement int) int {
-	for i := x.Statements[statement].In; i >= 0; i = x.Statements[i].In {
-		st := x.Statements[i]
-		if _, ok := x.Definition(st); ok {
-			return -1
-		}
-		if x.Is(st.First, "for") || x.Is(st.First, "while") || x.Is(st.First, "async") {
-			return i
-		}
-	}
-	return -1
-}
-
 // guarded reports whether a statement, or a condition between it and the loop, depends on the accumulation.
 func (s *splitReader) guarded(x *python.Syntax, statement, within int) bool {
 	for i := statement; i > within; i = x.Statements[i].In {
@@ -51,14 +37,14 @@ func (s *splitReader) schedules(x *python.Syntax, blocks map[int]int) {
 	}
 	for i, st := range x.Statements {
 		if _, ok := stepsOf(x, optimizer, st); ok {
-			if l := loop(x, i); l >= 0 && s.guarded(x, i, l) {
+			if l := x.Loop(i); l >= 0 && s.guarded(x, i, l) {
 				stepping[l] = true
 			}
 		}
 	}
 	for i, st := range x.Statements {
 		c, ok := stepsOf(x, scheduler, st)
-		if l := loop(x, i); ok && l >= 0 && stepping[l] && !s.waiting(x, i, l, c, blocks) {
+		if l := x.Loop(i); ok && l >= 0 && stepping[l] && !s.waiting(x, i, l, c, blocks) {
 			s.add(x, i, c.First, ladder.Recipe,
 				"the learning rate's schedule advances with every forward pass, not with every optimizer step")
 		}
@@ -84,7 +70,7 @@ func (s *splitReader) undivided(x *python.Syntax) {
 	}
 	cost := scaleCost(x)
 	for i, st := range x.Statements {
-		l := loop(x, i)
+		l := x.Loop(i)
 		if x.Is(st.First, "for") { // with its body on the line
 			l = i
 		}
@@ -114,7 +100,7 @@ func (s *splitReader) grouping(x *python.Syntax, l int) bool {
 // dividesAnywhere reports whether any file divides by the accumulation, or leaves that to what does.
 func (s *splitReader) dividesAnywhere() bool {
 	return slices.ContainsFunc(s.sources, func(f python.Source) bool {
-		marks := divides().in(f.Code) // these patterns are slow, and this is asked of every file
+		marks := divides().In(f.Code) // these patterns are slow, and this is asked of every file
 		return marks&anEngine != 0 && engines.MatchString(f.Code) || marks&aSum != 0 && sumsLoss(f.Code) ||
 			(marks&anAccumulation != 0 || slices.ContainsFunc(s.accumulation, f.Names)) && s.divided(f)
 	})
@@ -127,8 +113,8 @@ const (
 	anAccumulation
 )
 
-var divides = sync.OnceValue(func() *wordFinder {
-	return newWordFinder(map[uint64][]string{
+var divides = sync.OnceValue(func() *lazy.Finder {
+	return lazy.NewFinder(map[uint64][]string{
 		anEngine:       {"accelerat", "deepspeed", "fabric", "engine", "manual_backward"},
 		aSum:           {"sum"},
 		anAccumulation: {"accum", "grad_acc"},
@@ -166,7 +152,7 @@ func (s *splitReader) divided(f python.Source) bool {
 		}
 		for _, c := range x.Calls(st.Range) {
 			name := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
-			if loop(x, at) >= 0 && !plain.MatchName(name) && s.accumulated(x, x.Inside(c.Open)) {
+			if x.Loop(at) >= 0 && !plain.MatchName(name) && s.accumulated(x, x.Inside(c.Open)) {
 				return true
 			}
 		}
@@ -203,7 +189,7 @@ func (s *splitReader) lengths(x *python.Syntax, micro []string, blocks map[int]i
 	waits := false
 	for i, st := range x.Statements {
 		c, ok := stepsOf(x, scheduler, st)
-		l := loop(x, i)
+		l := x.Loop(i)
 		waits = waits || ok && l >= 0 && x.Inside(c.Open).Empty() && s.waiting(x, i, l, c, blocks)
 	}
 	if !waits {
@@ -213,11 +199,11 @@ func (s *splitReader) lengths(x *python.Syntax, micro []string, blocks map[int]i
 	for grown := true; grown; {
 		grown = false
 		for _, st := range x.Statements {
-			for _, b := range givenBy(x, st) {
-				last := b.name[strings.LastIndexByte(b.name, '.')+1:]
-				if b.name != "" && !slices.Contains(passes, b.name) && s.counting(x, b.value, passes, micro) &&
+			for _, b := range x.Bindings(st) {
+				last := b.Name[strings.LastIndexByte(b.Name, '.')+1:]
+				if b.Name != "" && !slices.Contains(passes, b.Name) && s.counting(x, b.Value, passes, micro) &&
 					!s.accumulatedLater(x, last) {
-					passes, grown = append(passes, b.name), true
+					passes, grown = append(passes, b.Name), true
 				}
 			}
 		}
@@ -247,7 +233,7 @@ func (s *splitReader) counting(x *python.Syntax, r python.Range, passes, micro [
 	for _, c := range x.Calls(r) {
 		in := x.Inside(c.Open)
 		switch {
-		case c.Name == "len" && slices.ContainsFunc(words(x, in), loaders.MatchString):
+		case c.Name == "len" && slices.ContainsFunc(x.Words(in), loaders.MatchString):
 			return true
 		case c.Name != "len" && c.Name != "math.ceil" && !sized.MatchName(c.Name[strings.LastIndexByte(c.Name, '.')+1:]):
 			return false
@@ -255,23 +241,11 @@ func (s *splitReader) counting(x *python.Syntax, r python.Range, passes, micro [
 		divides = divides || x.Find(in, "//") >= 0 || x.Find(in, "/") >= 0
 	}
 	for i := r.First; i < r.End; i++ {
-		if name, ok := dottedAt(x, i, r.End); ok && slices.Contains(passes, name) {
+		if name, ok := x.DottedAt(i, r.End); ok && slices.Contains(passes, name) {
 			return true
 		}
 	}
-	return divides && names(x, r, micro)
-}
-
-// dottedAt is the whole name that begins at a token.
-func dottedAt(x *python.Syntax, i, end int) (string, bool) {
-	if x.Tokens[i].Kind != python.Word || x.Is(i-1, ".") {
-		return "", false
-	}
-	to := i + 1
-	for to+1 < end && x.Is(to, ".") && x.Tokens[to+1].Kind == python.Word {
-		to += 2
-	}
-	return x.Of(python.Range{First: i, End: to}), true
+	return divides && x.HasName(r, micro)
 }
 
 // grouped are the tokens after which a range compares a counter with the accumulation: "% accum", "== accum".
@@ -314,7 +288,7 @@ func (s *splitReader) counts(x *python.Syntax) {
 		if !ok || !modulo {
 			continue
 		}
-		l := loop(x, i)
+		l := x.Loop(i)
 		if x.Is(st.First, "for") || x.Is(st.First, "while") || l < 0 {
 			continue
 		}
@@ -367,7 +341,7 @@ func (s *splitReader) stopsAt(x *python.Syntax, l int, counter string) bool {
 	from, to := x.Block(l)
 	for i := from; i < to; i++ {
 		r := x.Statements[i].Range
-		if !x.Is(r.First, "if") || !names(x, r, []string{counter}) {
+		if !x.Is(r.First, "if") || !x.HasName(r, []string{counter}) {
 			continue
 		}
 		compares := x.Find(r, ">=") >= 0 || x.Find(r, ">") >= 0 || x.Find(r, "==") >= 0
@@ -376,7 +350,7 @@ func (s *splitReader) stopsAt(x *python.Syntax, l int, counter string) bool {
 			first := x.Statements[j].First
 			ends = x.Statements[j].In == i && (x.Is(first, "break") || x.Is(first, "return"))
 		}
-		bounded := slices.ContainsFunc(words(x, r), func(w string) bool {
+		bounded := slices.ContainsFunc(x.Words(r), func(w string) bool {
 			return limit.MatchName(w) || ending.MatchName(w)
 		})
 		if compares && ends && bounded {
@@ -384,15 +358,6 @@ func (s *splitReader) stopsAt(x *python.Syntax, l int, counter string) bool {
 		}
 	}
 	return false
-}
-
-func words(x *python.Syntax, r python.Range) (out []string) {
-	for i := r.First; i < r.End; i++ {
-		if x.Tokens[i].Kind == python.Word {
-			out = append(out, x.Token(i))
-		}
-	}
-	return out
 }
 
 // partial finds where the passes of an epoch are grouped into optimizer steps, so that the last group may have fewer:
@@ -407,7 +372,7 @@ func (s *splitReader) partial(x *python.Syntax) {
 			}
 		}
 		at, _, ok := s.grouped(x, st.Range)
-		l := loop(x, i)
+		l := x.Loop(i)
 		if !ok || l < 0 || !x.Is(st.First, "if") {
 			continue
 		}

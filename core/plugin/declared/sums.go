@@ -54,7 +54,7 @@ func (s *splitReader) groupedPasses(x *python.Syntax) map[int]int {
 		if !strings.Contains(x.Of(st.Range), "backward") {
 			continue
 		}
-		l := loop(x, i)
+		l := x.Loop(i)
 		for _, c := range x.Calls(st.Range) {
 			if strings.HasSuffix(c.Name, "backward") && l >= 0 && s.grouping(x, l) {
 				passes[i] = c.First
@@ -142,21 +142,21 @@ func (m *summing) read(i int, st python.Statement) {
 		}
 		return
 	}
-	for _, b := range givenBy(x, st) {
-		if b.name == "" {
+	for _, b := range x.Bindings(st) {
+		if b.Name == "" {
 			continue
 		}
-		callable := m.constructs(b.value)
+		callable := m.constructs(b.Value)
 		if callable {
-			m.calls[b.name[strings.LastIndexByte(b.name, '.')+1:]] = true
+			m.calls[b.Name[strings.LastIndexByte(b.Name, '.')+1:]] = true
 		}
-		switch sum := !callable && m.sum(i, b.value); {
+		switch sum := !callable && m.sum(i, b.Value); {
 		case sum && m.named[function] == nil:
-			m.named[function] = map[string]bool{b.name: true}
+			m.named[function] = map[string]bool{b.Name: true}
 		case sum:
-			m.named[function][b.name] = true
+			m.named[function][b.Name] = true
 		default:
-			delete(m.named[function], b.name)
+			delete(m.named[function], b.Name)
 		}
 	}
 }
@@ -195,7 +195,7 @@ func (m *summing) sum(i int, r python.Range) bool {
 		if (x.Is(j, "/") || x.Is(j, "//")) && !m.s.accumulated(x, python.Range{First: j + 1, End: min(j+6, r.End)}) {
 			return false
 		}
-		if name, ok := dottedAt(x, j, r.End); ok && m.named[function][strings.TrimSuffix(name, ".backward")] {
+		if name, ok := x.DottedAt(j, r.End); ok && m.named[function][strings.TrimSuffix(name, ".backward")] {
 			return true
 		}
 	}

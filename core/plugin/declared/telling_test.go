@@ -9,7 +9,7 @@ import (
 
 // A name that is found is one for which a file is parsed, in each of its spellings.
 func TestMayCompare(t *testing.T) {
-	may := func(text string) bool { return mayCompare(python.NewSource("", text), tells().in(text)) }
+	may := func(text string) bool { return mayCompare(python.NewSource("", text), tells().In(text)) }
 	for _, name := range strings.Fields(`
 		ClipLoss clip_loss SigLipLoss sig_lip_loss siglip_loss CoCaLoss coca_loss DistillClipLoss
 		distill_clip_loss InfoNCE info_nce InfoNCELoss info_nce_loss INFONCE NTXentLoss nt_xent NT_Xent
