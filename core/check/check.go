@@ -215,7 +215,8 @@ func memory(f Facts) []Line {
 		return one(Unknown, "--vram 12GiB checks for a card of that size", "launch sees no card")
 	}
 	if f.Plan.Need() == 0 {
-		return one(Unknown, rehearse(f.Job), "%s; after an out-of-memory launch takes a setting that needs less", unknown(f.Plan))
+		return one(Unknown, rehearse(f.Job), "%s; after an out-of-memory launch takes a setting that needs less",
+			unknown(f.Plan))
 	}
 	what := fmt.Sprintf("needs %v of %v", f.Plan.Need(), f.Room)
 	if changes := f.Plan.Changes(); changes != run.AsAsked {

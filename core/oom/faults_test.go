@@ -189,7 +189,8 @@ func TestFaultsThatEndNothing(t *testing.T) {
 			"driver on your system is too old (found version 11040).\n  return torch._C._cuda_getDeviceCount() > 0\n",
 		"TensorFlow looks for a card": "2026-01-02 03:04:05.6: E external/local_xla/xla/stream_executor/cuda/" +
 			"cuda_driver.cc:266] failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error\nEpoch 1/3\n",
-		"a handler":               "Registered SIGSEGV handler\nfaulthandler is on for segmentation faults\nstep 1 loss 0.4\n",
+		"a handler": "Registered SIGSEGV handler\nfaulthandler is on for segmentation faults\n" +
+			"step 1 loss 0.4\n",
 		"prose about codes":       "exit code 124 means a timeout\non exit code: 139 restart\nstep 1 loss 0.4\n",
 		"a linter's line":         "model.py: error: expected type int\nAborted runs so far: 0\nstep 1 loss 0.4\n",
 		"code 0":                  "the command exited with exit code 0\nexit code 1240 is none\n",

@@ -177,7 +177,8 @@ func readText(rs []printed.Row, i int, text string) (f finding, start int, ok bo
 // holds reports whether a match proves anything where it stands, and notes where it ended nothing.
 func (m *ruleMatch) holds(rs []printed.Row, i int) bool {
 	unheeded := ignored(rs, i)
-	if unheeded && m.finding.rule.weight < probable || m.finding.rule.nature == raised && !m.fatal && (m.finding.rule.loose || !m.printed()) {
+	r := m.finding.rule
+	if unheeded && r.weight < probable || r.nature == raised && !m.fatal && (r.loose || !m.printed()) {
 		return false
 	}
 	m.fatal = m.fatal && !unheeded && !testSummary.MatchString(m.text) && (m.traced || !harnessAbove(rs, i))
@@ -290,7 +291,8 @@ func (m *ruleMatch) endsProgram() bool {
 // endsText reports whether nothing but more of the same, or what belongs to it, follows.
 func (m *ruleMatch) endsText() bool {
 	for _, r := range m.rows[m.at+1:] {
-		if b := r.Body; strings.TrimSpace(b) != "" && !strings.ContainsRune(" \t\"", rune(b[0])) && !m.rule.re.MatchString(b) {
+		if b := r.Body; strings.TrimSpace(b) != "" && !strings.ContainsRune(" \t\"", rune(b[0])) &&
+			!m.rule.re.MatchString(b) {
 			return false
 		}
 	}

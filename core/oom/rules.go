@@ -238,7 +238,8 @@ var memoryRules = []rule{
 	gpu(probable, spoken,
 		`ErrorOutOfDeviceMemory|VK_ERROR_OUT_OF_DEVICE_MEMORY|(?:UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY`,
 		`CL_MEM_OBJECT_ALLOCATION_FAILURE|CommandBufferCallbackErrorOutOfMemory`,
-		`\[metal::malloc\] .*(?:greater than the maximum|Unable to allocate|Resource limit)|\[malloc\w*\] Unable to allocate`),
+		`\[metal::malloc\] .*(?:greater than the maximum|Unable to allocate|Resource limit)|`+
+			`\[malloc\w*\] Unable to allocate`),
 	gpu(suspected, spoken, `\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b`),
 	// aten/src/ATen/native/mps/OperationUtils.mm, of one buffer that is larger than Metal allows; DirectML's E_OUTOFMEMORY
 	gpu(probable, raised, `Invalid buffer size: [\d.]+ [KMGT]i?B`, `8007000E\b`),
@@ -368,7 +369,8 @@ var memoryRules = []rule{
 		`^Killed /\S+ due to memory |sending SIG(?:TERM|KILL) to process \d+ .*\bbadness`),
 	// YARN's containers; HTCondor's starter; Vertex AI; Colab and Kaggle
 	kill(sure, spoken,
-		`for exceeding (?:\w+ )?memory limits|gone over (?:cgroup )?memory limit|replica \w+ \d+ ran out-of-memory and exited`,
+		`for exceeding (?:\w+ )?memory limits|gone over (?:cgroup )?memory limit|`+
+			`replica \w+ \d+ ran out-of-memory and exited`,
 		`crashed after using all available RAM|tried to allocate more memory than is available`),
 	// distributed/scheduler.py of Dask, once a task's workers have died several times
 	kill(suspected, raised,

@@ -287,7 +287,8 @@ func (b *browser) check(name string, width int, dark bool) {
 		b.t.Errorf("%s: %v plots are too small to read", where, got)
 	}
 	hinted := "Array.prototype.filter.call(document.querySelectorAll('.scroll'), " +
-		"e => (e.scrollWidth > e.clientWidth + 1) !== (getComputedStyle(e, '::before').content.indexOf('scroll sideways') >= 0)).length"
+		"e => (e.scrollWidth > e.clientWidth + 1) !== " +
+		"(getComputedStyle(e, '::before').content.indexOf('scroll sideways') >= 0)).length"
 	if got := b.value(hinted); got != 0.0 {
 		b.t.Errorf("%s: %v plots or tables are wider than the page without a hint, or have one in vain", where, got)
 	}

@@ -187,7 +187,8 @@ func TestHostLadderEnds(t *testing.T) {
 		{"used up", func(r *Run) { r.Ladders.Host.Rungs = r.Ladders.Host.Rungs[:1] }, oom.SharedMemory, oom.Data, "no setting of the loaders needs less"},
 		{"no ladder", func(r *Run) { r.Ladders.Host = nil }, oom.HostOOM, oom.Data, "no change that launch can make frees"},
 		{"no loader yet", func(*Run) {}, oom.HostOOM, oom.Build, "no loader was running yet"},
-		{"a request of the program's own", func(*Run) {}, oom.CPUAlloc, oom.TrainForward, "no change that launch can make frees"},
+		{"a request of the program's own", func(*Run) {}, oom.CPUAlloc, oom.TrainForward,
+			"no change that launch can make frees"},
 	} {
 		r := fed(func(unit.Bytes) mem.Estimate { return sure(g, g, 0) })
 		tt.lie(r)

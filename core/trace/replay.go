@@ -369,8 +369,8 @@ func (t *Trace) StepsSeen() (steps []Step) {
 	return steps
 }
 
-// trained are the sizes of the batches, by their number, of those loaders that are trained on: a script may show samples
-// in between with gradients, and in training mode, of which there is no backward pass.
+// trained are the sizes of the batches, by their number, of those loaders that are trained on: a script may show
+// samples in between with gradients, and in training mode, of which there is no backward pass.
 func (t *Trace) trained() map[int]int {
 	of, trains, group := map[int]Mark{}, map[int]bool{}, map[int]bool{}
 	reads := false

@@ -195,8 +195,8 @@ func TestOneStepIsNotKnown(t *testing.T) {
 	}
 }
 
-// Batches that were read ahead are no samples of the step before which they were read, and a batch that enters in pieces
-// counts once.
+// Batches that were read ahead are no samples of the step before which they were read, and a batch that enters in
+// pieces counts once.
 func TestReadAhead(t *testing.T) {
 	tr := read(t, `M batch 4
 M batch 4

@@ -18,8 +18,8 @@ type group struct {
 	kinds []mem.Kind
 }
 
-// groups are all groups, by names that need no glossary, in the order in which a bar stacks them. The last one takes the
-// kinds that no other has.
+// groups are all groups, by names that need no glossary, in the order in which a bar stacks them. The last one takes
+// the kinds that no other has.
 var groups = []group{
 	{"model and optimizer", "█", markBlue, []mem.Kind{mem.Parameters, mem.Gradients, mem.Optimizer, mem.Buffers}},
 	{"saved for backward", "▓", markCyan, []mem.Kind{mem.Saved}},
@@ -69,8 +69,8 @@ func GroupBytes(e mem.Estimate) (all []unit.Bytes) {
 	return all
 }
 
-// partsText returns the groups of an estimate in words: "saved for backward 322 MiB → 161 MiB, …". asked is left out where
-// it is nil.
+// partsText returns the groups of an estimate in words: "saved for backward 322 MiB → 161 MiB, …". asked is left out
+// where it is nil.
 func partsText(asked *mem.Estimate, planned mem.Estimate) string {
 	var out []string
 	was := make([]part, len(groups))

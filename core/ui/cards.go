@@ -38,7 +38,8 @@ func (p Printer) GPUs(all []Card) {
 			name = "  " + name
 		}
 		row := tableRow{line: fmt.Sprintf("%d  %-32s %10v free of %-10v %s", d.Index, name, d.Free(), d.Total, d.UUID),
-			title: fmt.Sprintf("%d  %s", d.Index, name), fields: []string{fmt.Sprintf("%v free of %v", d.Free(), d.Total), d.UUID}}
+			title:  fmt.Sprintf("%d  %s", d.Index, name),
+			fields: []string{fmt.Sprintf("%v free of %v", d.Free(), d.Total), d.UUID}}
 		for _, proc := range d.Processes {
 			used := proc.Used.String()
 			if proc.Used < 0 {

@@ -324,7 +324,8 @@ func (p Printer) certainty(v View) {
 		for _, l := range lines {
 			p.line("%s", l)
 		}
-		if slices.ContainsFunc(v.Plan.Choices, func(c run.Choice) bool { return c.Estimate.Known() && rough(c.Estimate) != 0 }) {
+		isRough := func(c run.Choice) bool { return c.Estimate.Known() && rough(c.Estimate) != 0 }
+		if slices.ContainsFunc(v.Plan.Choices, isRough) {
 			p.line("  rough: a typical amount, not counted for this job; the first run measures it")
 		}
 	}

@@ -27,7 +27,8 @@ func TestNarrowTables(t *testing.T) {
 		Result: &sweep.Result{Run: id, Why: "it exited 1", Changes: "micro-batch 16 × accumulation 2", Attempts: 2, Short: 1,
 			Peak: 3 * unit.GiB, Batch: job.Batch{Micro: 16, Accumulation: 2, Ranks: 1}, Cost: &cost}}}}
 	card := gpu.Device{Index: 3, Name: "NVIDIA RTX PRO 6000 Blackwell Server Edition", Total: 96 * unit.GiB,
-		UUID: "GPU-9d1a5b42-7d5e-2b1c-9a4f-3f0f3f6f8a11", Processes: []gpu.Process{{PID: 4711, Used: unit.GiB, Name: "python"}}}
+		UUID:      "GPU-9d1a5b42-7d5e-2b1c-9a4f-3f0f3f6f8a11",
+		Processes: []gpu.Process{{PID: 4711, Used: unit.GiB, Name: "python"}}}
 	a, b := 3*unit.GiB, 2*unit.GiB
 	for name, tt := range map[string]struct {
 		print func(Printer)
@@ -48,7 +49,8 @@ func TestNarrowTables(t *testing.T) {
 		}, []string{"estimate: A 3.00 GiB", "B 2.00 GiB", "B − A −1.00 GiB"}, "memory, training   "},
 		"receipts": {func(p Printer) {
 			p.Receipts([]record.Receipt{{Job: record.ReceiptKey{Arch: "a-network-with-a-long-name", Phase: "training"},
-				Planned: a, Measured: []mem.Measurement{{Bytes: b, Is: mem.Used, Bound: mem.AtMost}, {Bytes: b, Is: mem.Allocated}}}})
+				Planned: a, Measured: []mem.Measurement{{Bytes: b, Is: mem.Used, Bound: mem.AtMost},
+					{Bytes: b, Is: mem.Allocated}}}})
 		}, []string{"a-network-with-a-long-name", "planned 3.00 GiB", "measured ≤ 2.00 GiB used",
 			"measured 2.00 GiB allocated"},
 			"priced      planned"},
@@ -81,7 +83,8 @@ func TestWrapKeepsPaths(t *testing.T) {
 		t.Error(got)
 	}
 	for width := 40; width < 90; width++ {
-		got := wrap("succeeded in 2s: a name · exit code 0 is the program's own · launch show 20261129-112704.659-66bb", width)
+		got := wrap("succeeded in 2s: a name · exit code 0 is the program's own · launch show 20261129-112704.659-66bb",
+			width)
 		if !strings.Contains(got, "launch show 20261129-112704.659-66bb") {
 			t.Errorf("at %d columns the command is broken: %q", width, got)
 		}

@@ -154,7 +154,8 @@ func diedOf(a *run.Attempt) string {
 	return s
 }
 
-// between lists what the last plan changes from the first one. Each edit is of the job as asked, not of the plan before.
+// between lists what the last plan changes from the first one. Each edit is of the job as asked, not of the plan
+// before.
 func between(first, last *run.Plan) (out []config.Edit) {
 	sizes := map[string]int64{job.MicroBatch: first.Batch.Micro, job.Accumulation: first.Batch.Accumulation}
 	same := func(e config.Edit) func(config.Edit) bool {

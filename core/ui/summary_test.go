@@ -79,7 +79,8 @@ func TestSummary(t *testing.T) {
 			`(estimate 3.00 GiB)` + end},
 		"resumed": {ended(short, resumed(trained(2, run.Succeeded, 16, 6),
 			run.Resumption{State: run.Resumed, First: 3, Saved: 2})),
-			died + changed + `launch: succeeded in 4s, 2 attempts: "demo" · went on from 0002.pt, 1 iteration trained twice` + end},
+			died + changed + `launch: succeeded in 4s, 2 attempts: "demo" · went on from 0002.pt, 1 iteration ` +
+				`trained twice` + end},
 		"not checked": {ended(short, resumed(trained(2, run.Succeeded, 16, 6), run.Resumption{State: run.NotChecked})),
 			died + changed + `launch: succeeded in 4s, 2 attempts: "demo" · went on from 0002.pt, 1 iteration trained twice, ` +
 				`whether it resumed is not checked` + end},

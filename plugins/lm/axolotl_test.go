@@ -148,9 +148,10 @@ func TestReadsAxolotl(t *testing.T) {
 		"float16": {map[string]string{"bf16": "false", "fp16": "true"}, nil, func(r *recognized) bool {
 			return r.step.Autocast == nn.F16 && r.step.Weights == nn.F16
 		}, ""},
-		"float16 without adapters": {map[string]string{"bf16": "false", "fp16": "true", "adapter": ""}, nil, nil, "GradScaler"},
-		"other options":            {nil, []string{"--", "--use_fsdp"}, nil, "--use_fsdp"},
-		"another model":            {map[string]string{"base_model": "nobody/nothing"}, nil, nil, "nobody/nothing"},
+		"float16 without adapters": {map[string]string{"bf16": "false", "fp16": "true", "adapter": ""}, nil, nil,
+			"GradScaler"},
+		"other options": {nil, []string{"--", "--use_fsdp"}, nil, "--use_fsdp"},
+		"another model": {map[string]string{"base_model": "nobody/nothing"}, nil, nil, "nobody/nothing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := recognised(t, axolotlAt(t, tt.lines, append([]string{"train", "a.yaml"}, tt.args...)...))

@@ -324,8 +324,8 @@ var Faults = []Fault{
 }
 
 // Crashes are tried after all other texts but that of an exception: what a shell, a launcher or a language's runtime
-// prints of a process that ended by a signal or gave up (bash's jobs.c, zsh's and fish's words, glibc's malloc.c, libc++abi,
-// CPython's faulthandler.c, ggml.c). By a code alone, it is the end of another process.
+// prints of a process that ended by a signal or gave up (bash's jobs.c, zsh's and fish's words, glibc's malloc.c,
+// libc++abi, CPython's faulthandler.c, ggml.c). By a code alone, it is the end of another process.
 var Crashes = []Fault{
 	{Name: "heap_corrupted", Crash: true,
 		Cause: "the program was aborted: native code wrote over memory that is not its own",
@@ -364,8 +364,9 @@ var Crashes = []Fault{
 		Do: []Step{{"a larger stack, or less recursion", "", "ulimit -s unlimited"}, backtrace}},
 	{Name: "aborted", Crash: true,
 		Cause: aborted,
-		Spoken: `terminate called (?:after throwing|without an active|recursively)|libc\+\+abi: terminating|^\s*Aborted(?:!|\s*$|\s*\(|\s\s)|` +
-			`: line \d+: +\d+ Aborted\b|[Aa]bort trap\b|^zsh: (?:abort|trace trap)\b|^zsh: IOT instruction|` + bySignal("SIGABRT") + `|` +
+		Spoken: `terminate called (?:after throwing|without an active|recursively)|libc\+\+abi: terminating|` +
+			`^\s*Aborted(?:!|\s*$|\s*\(|\s\s)|: line \d+: +\d+ Aborted\b|[Aa]bort trap\b|` +
+			`^zsh: (?:abort|trace trap)\b|^zsh: IOT instruction|` + bySignal("SIGABRT") + `|` +
 			bySignal("SIGTRAP") + `|[Tt]race/breakpoint trap|GGML_ABORT\b|\*\*\* Check failure stack trace|signal: aborted|` +
 			`^F\d{4} .*Check failed: |^\d[\d :.-]+: F \S+:\d+\] |failed assertion [\x60']|: Assertion [\x60'].*' failed|` +
 			`^Assertion failed: .*, line \d|` +
