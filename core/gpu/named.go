@@ -86,14 +86,6 @@ func Near(name string) []string {
 	return out
 }
 
-// Names are the names by which [Named] knows cards, in the order of their makers and ages.
-func Names() (all []string) {
-	for _, c := range cards {
-		all = append(all, c.Name)
-	}
-	return all
-}
-
 // variants are the whole cards whose names continue these words: other sizes, another socket, ECC.
 func variants(of []string) (out []string) {
 	for _, c := range cards {
