@@ -210,6 +210,21 @@ func TestLoadedByPath(t *testing.T) {
 	}
 }
 
+// What the comments of a recipe name is no input of the run.
+func TestComments(t *testing.T) {
+	p := newProject(t, map[string]string{"train.py": "", "README.md": "1", "gen.py": "1", "other.yml": "a: 1", "d.bin": "1",
+		"c.yml": "# see README.md, made by gen.py, as other.yml\ndata: d.bin  # not README.md\n  # other.yml\n",
+		"c.ini": "; README.md\n"}, "python3", "train.py", "--cfg", "c.yml", "--ini", "c.ini")
+	id, paths := p.take(), []string(nil)
+	for _, d := range id.Data {
+		paths = append(paths, d.Path)
+	}
+	for _, f := range id.Recipes {
+		paths = append(paths, f.Path)
+	}
+	wants(t, "inputs", paths, "d.bin", "c.ini", "c.yml")
+}
+
 // Variables that begin as those that a loop takes are compared, also one that comes new; those of a cluster are not.
 func TestStems(t *testing.T) {
 	p := newProject(t, map[string]string{"train.py": "import os\nc = {k: v for k, v in os.environ.items() " +

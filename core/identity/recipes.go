@@ -54,7 +54,9 @@ func wordsOf(args []string) (out []word) {
 // separators. It needs no parser, because a word that is no path is not there.
 func wordsIn(text string) (out []word) {
 	for line := range strings.Lines(text[:min(len(text), mostText)]) {
-		line, _, _ = strings.Cut(line, " #")
+		if line, _, _ = strings.Cut(line, " #"); commented(line) {
+			continue
+		}
 		key, value, keyed := strings.Cut(line, ":")
 		if !keyed {
 			key, value, keyed = strings.Cut(line, "=")
@@ -73,6 +75,12 @@ func wordsIn(text string) (out []word) {
 		}
 	}
 	return out
+}
+
+// commented reports whether a line of a recipe is nothing but a comment, which names no input.
+func commented(line string) bool {
+	line = strings.TrimSpace(line)
+	return strings.HasPrefix(line, "#") || strings.HasPrefix(line, "//") || strings.HasPrefix(line, ";")
 }
 
 func separates(r rune) bool { return strings.ContainsRune(" \t\r\n\"'`,;()[]{}=|", r) }

@@ -250,7 +250,7 @@ func (s *State) byEpoch(a, c *Course) Resumption {
 		return resumed
 	case first == saved && *a.First.Epoch < saved: // a restart would begin with an earlier one
 		return resumed
-	case first == saved && s.Exact && a.Gap == 1 && c.First.Iteration > a.First.Iteration &&
+	case first == saved && a.Gap == 1 && c.First.Iteration > a.First.Iteration && s.number() >= a.First.Iteration &&
 		c.First.Iteration == s.number()+1: // it reports each step, and did not report those before again
 		return Resumption{State: Resumed, First: c.First.Iteration, Saved: s.number()}
 	case first == saved:
