@@ -212,7 +212,8 @@ func TestLoadedByPath(t *testing.T) {
 
 // What the comments of a recipe name is no input of the run.
 func TestComments(t *testing.T) {
-	p := newProject(t, map[string]string{"train.py": "", "README.md": "1", "gen.py": "1", "other.yml": "a: 1", "d.bin": "1",
+	p := newProject(t, map[string]string{"train.py": "", "README.md": "1", "gen.py": "1",
+		"other.yml": "a: 1", "d.bin": "1",
 		"c.yml": "# see README.md, made by gen.py, as other.yml\ndata: d.bin  # not README.md\n  # other.yml\n",
 		"c.ini": "; README.md\n"}, "python3", "train.py", "--cfg", "c.yml", "--ini", "c.ini")
 	id, paths := p.take(), []string(nil)

@@ -122,8 +122,9 @@ func TestFollowedBy(t *testing.T) {
 			"epoch 1 it [1/9] loss 1", NotChecked, 0, 0},
 		"the first epoch, after its step": {"epoch 0, iter 1 loss 1; epoch 0, iter 2 loss 1; saved out/1.pt", at("1.pt"),
 			"epoch 0, iter 2 loss 1; epoch 0, iter 3 loss 1", Resumed, 2, 1},
-		"the first epoch, a state before its end": {"epoch 0, iter 1 loss 1; epoch 0, iter 2 loss 1; epoch 0, iter 3 loss 1; " +
-			"epoch 0, iter 4 loss 1", at("2.pt"), "epoch 0, iter 3 loss 1", Resumed, 3, 2},
+		"the first epoch, a state before its end": {"epoch 0, iter 1 loss 1; " +
+			"epoch 0, iter 2 loss 1; epoch 0, iter 3 loss 1; epoch 0, iter 4 loss 1",
+			at("2.pt"), "epoch 0, iter 3 loss 1", Resumed, 3, 2},
 		"the first epoch, every 2nd step": {"epoch 0, iter 2 loss 1; epoch 0, iter 4 loss 1; saved out/3.pt", at("3.pt"),
 			"epoch 0, iter 4 loss 1", NotChecked, 0, 0},
 		"the first epoch, from its beginning": {"epoch 0, iter 1 loss 1; epoch 0, iter 2 loss 1; saved out/1.pt",
