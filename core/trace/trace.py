@@ -1390,7 +1390,7 @@ def main():
     recurrent(torch)
     ctc(torch)
     taught = teach_shapes(torch)  # until the end
-    reserve = bytearray(8 << 20)  # to tell that memory was used up
+    reserve = bytearray(64 << 20)  # to tell that memory was used up
     run_eagerly(torch)
     follow_threads(mode)
     spawn_here(torch)
