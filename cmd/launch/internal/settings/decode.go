@@ -83,7 +83,7 @@ func (d *decoder) cards() {
 // unknownCard reports a text that is meant as the name of a card.
 func unknownCard(text string) error {
 	if sizes := gpu.Sizes(text); len(sizes) > 0 {
-		return fmt.Errorf("name one of %s: %q can be each of them", strings.Join(sizes, ", "), text)
+		return fmt.Errorf("%q is more than one card: name one of %s", text, strings.Join(sizes, ", "))
 	}
 	if text == "" || strings.ContainsAny(text[:1], "0123456789.-") {
 		return nil // an amount
