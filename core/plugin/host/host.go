@@ -122,6 +122,9 @@ var (
 	_ plugin.Estimator = (*Client)(nil)
 )
 
+// handshake is how long a plugin has to print its own, where the caller does not end the wait sooner.
+var handshake = 5 * time.Second
+
 // Start starts the plugin's process. dir is a folder of ours, for its socket; see [Client.Close]. first is the command that it
 // will be asked to recognise, or nil: a built-in plugin begins with that while it is connected.
 func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Client, error) {
@@ -160,7 +163,7 @@ func Start(ctx context.Context, s Source, dir string, first *job.Command) (*Clie
 	}
 	conf.UnixSocketConfig = &goplugin.UnixSocketConfig{TempDir: dir}
 	conf.SkipHostEnv = true
-	conf.StartTimeout = 5 * time.Second
+	conf.StartTimeout = handshake
 	if d, ok := ctx.Deadline(); ok {
 		conf.StartTimeout = min(conf.StartTimeout, max(time.Until(d), time.Millisecond))
 	} else if ctx.Done() != nil { // it decides, by a clock of its own
