@@ -42,9 +42,9 @@ const checked job.SignKind = "check"
 const StoppedEarly job.SignKind = "stopped early"
 
 var (
-	// figures is what a report of a step has beside its number, and about what a line about a resume has, or a bar before
-	// its first step.
-	figures = lazy.MustCompile(`(?:loss|Loss|LOSS)\W{1,4}-?\d`)
+	// figures is what a report of a step has beside its number (BasicSR and its forks name losses l_pix, l_g_total), and
+	// about what a line about a resume has, or a bar before its first step.
+	figures = lazy.MustCompile(`(?:(?:loss|Loss|LOSS)\W{1,4}|\bl_\w{1,20}: )-?\d`)
 	about   = lazy.MustCompile(`(?i)\b(resum|load|restor|continu|start|from)|\?it/s`)
 )
 

@@ -10,20 +10,23 @@ import (
 	"github.com/launch-ml/launch/core/metric"
 )
 
-// Changed returns how the training of an attempt differs, by the program's own reports, from that of an earlier one
-// with another division of the batch: its learning rate at the same step, or its number of steps. What the program does
-// not print is not compared. Larger differences of the steps end the attempt ([Run.Differs]).
+// Changed returns how the training of an attempt differs, by the program's own reports, from that of an earlier one: its
+// learning rate at the same step; and from one with another division of the batch also its number of steps. What the
+// program does not print is not compared. Larger differences of the steps end the attempt ([Run.Differs]).
 func (r *Run) Changed(p *Plan, o *Outcome) (out []string) {
+	if why := r.rescheduled(p, o); why != "" {
+		out = append(out, why)
+	}
 	i := slices.IndexFunc(r.Attempts, func(a Attempt) bool {
 		return a.Plan.Trial == "" && (a.Plan.Batch.Micro != p.Batch.Micro ||
 			a.Plan.Batch.Accumulation != p.Batch.Accumulation)
 	})
 	if i < 0 || p.Trial != "" {
-		return nil
+		return out
 	}
 	was := &r.Attempts[i]
 	scales := r.scales(was, p, o)
-	if why := ratesDiffer(was, p, o, scales); why != "" {
+	if why := ratesDiffer(was, p, o, scales); why != "" && len(out) == 0 {
 		out = append(out, why)
 	}
 	if x, y := was.Outcome.Total, o.Total; x > 0 && y > 0 && x != y && scales[0] == 1 {
@@ -45,6 +48,118 @@ func (r *Run) Changed(p *Plan, o *Outcome) (out []string) {
 			was.Plan.Attempt))
 	}
 	return out
+}
+
+// rescheduled is how the learning rate of a resumed attempt differs from that of an attempt before it with the same
+// division of the batch; "" if it does not. Such an attempt has broken off: of its last step it may not have printed
+// all rates, so that step is not compared.
+func (r *Run) rescheduled(p *Plan, o *Outcome) string {
+	if p.Trial != "" || p.Resume == nil || o.Rates == nil || mainCourse(o.Courses) == nil {
+		return ""
+	}
+	for _, a := range slices.Backward(r.Attempts) {
+		was := a.Outcome.Rates
+		if was == nil || was.Last == nil || a.Plan.Trial != "" || a.Plan.Batch.Micro != p.Batch.Micro ||
+			a.Plan.Batch.Accumulation != p.Batch.Accumulation || ofEpochs(a.Outcome.Courses, o.Courses, p.Resume.At) {
+			continue
+		}
+		for _, q := range slices.Concat(o.Rates.Early, o.Rates.Later) {
+			if x, ok := was.At(q.Step); ok && q.Step < was.Last.Step && !near(x, q.Value) {
+				return fmt.Sprintf("the learning rate at step %d is %g, and was %g in attempt %d", q.Step, q.Value, x,
+					a.Plan.Attempt)
+			}
+		}
+		if a.Plan.Resume == nil && beginsAgain(was, o.Rates) {
+			q := o.Rates.Early[0]
+			return fmt.Sprintf("the learning rate takes the values of the first steps again, %g at step %d: "+
+				"the resume did not restore the schedule", q.Value, q.Step)
+		}
+	}
+	return ""
+}
+
+// beginsAgain reports whether the first values after a resume are those from the beginning of the training, and not
+// what they were when it broke off. Three that differ from each other are no accident.
+func beginsAgain(was, now *metric.Track) bool {
+	const enough = 3
+	if len(was.Early) < enough || len(now.Early) < enough || now.Early[0].Step <= was.Early[enough-1].Step {
+		return false
+	}
+	for i := range enough {
+		x, y := was.Early[i], now.Early[i]
+		if !near(x.Value, y.Value) || i > 0 && near(y.Value, now.Early[i-1].Value) ||
+			y.Step-now.Early[0].Step != x.Step-was.Early[0].Step {
+			return false
+		}
+	}
+	return !near(was.Last.Value, now.Early[0].Value)
+}
+
+// inherited is how the training differs that saved the state of an attempt: what goes on from it differs as much.
+func (r *Run) inherited(p *Plan) []string {
+	if by := r.saver(p.Resume); by != nil {
+		return by.Outcome.Changed
+	}
+	return nil
+}
+
+// saver is the attempt that saved a state; nil if that is none of this run's, or there is no state.
+func (r *Run) saver(s *State) *Attempt {
+	if s == nil {
+		return nil
+	}
+	for i := range r.Attempts {
+		if slices.ContainsFunc(r.Attempts[i].Outcome.States(), s.same) {
+			return &r.Attempts[i]
+		}
+	}
+	return nil
+}
+
+// doubled is how an attempt trains steps again upon a state that has them: the program saved the state as it broke off,
+// after it had reported these steps, under a number before theirs; "" if that does not show. A program that always
+// takes the step in which it breaks off for one that was not made does so after an error that came behind a step, as
+// in a validation.
+func (r *Run) doubled(p *Plan, o *Outcome) string {
+	s, by := p.Resume, r.saver(p.Resume)
+	if by == nil || by.Outcome.Ending == Succeeded || !s.Exact || s.Iteration <= 0 || r.Job.Signs.CountsMicro ||
+		o.Resumption == nil || o.Resumption.State != Resumed || o.Resumption.Unit != "" || ofEpochs(s.At, o.Courses) {
+		return ""
+	}
+	at, end := mainCourse(s.At), mainCourse(by.Outcome.Courses)
+	if at == nil || end == nil || at.Last.Iteration != end.Last.Iteration || !at.Figures ||
+		s.Iteration >= at.Last.Iteration || o.Resumption.First > at.Last.Iteration {
+		return ""
+	}
+	again := fmt.Sprintf("step %d", at.Last.Iteration)
+	if o.Resumption.First < at.Last.Iteration {
+		again = fmt.Sprintf("steps %d to %d", o.Resumption.First, at.Last.Iteration)
+	}
+	return fmt.Sprintf("the program saved its state of step %d after it had reported %s, and then trained %s again: "+
+		"the result has that training twice, and a schedule of the learning rate is as much too early",
+		s.Iteration, again, again)
+}
+
+// ofEpochs reports whether the same step of two of these attempts may be one of two epochs: steps are counted anew in
+// each, and they were not all in one.
+func ofEpochs(all ...[]Course) bool {
+	epochs, anew := map[int64]bool{}, false
+	for _, courses := range all {
+		c := mainCourse(courses)
+		if c == nil {
+			continue
+		}
+		if c.Falls || c.ofEpoch() && (c.First.Epoch == nil || c.Last.Epoch == nil) {
+			return true
+		}
+		anew = anew || c.ofEpoch()
+		for _, at := range []Place{c.First, c.Last} {
+			if at.Epoch != nil {
+				epochs[*at.Epoch] = true
+			}
+		}
+	}
+	return anew && len(epochs) > 1
 }
 
 // scales are how many counts of an earlier attempt one of this attempt may be. A count of optimizer steps stays what it
@@ -88,8 +203,7 @@ func ratesDiffer(a *Attempt, p *Plan, o *Outcome, scales []float64) string {
 			}
 		}
 	}
-	if resumed && slices.ContainsFunc([][]Course{a.Outcome.Courses, o.Courses, coursesAt(p.Resume),
-		coursesAt(a.Plan.Resume)}, func(c []Course) bool { return mainCourse(c).ofEpoch() }) {
+	if resumed && ofEpochs(a.Outcome.Courses, o.Courses, coursesAt(p.Resume), coursesAt(a.Plan.Resume)) {
 		return ""
 	}
 	points := slices.Concat(now.Early, now.Later)

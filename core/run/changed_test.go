@@ -125,3 +125,103 @@ func TestChanged(t *testing.T) {
 		}
 	}
 }
+
+// After a resume with the same batch, a schedule goes on from where it was.
+func TestRescheduled(t *testing.T) {
+	track := func(first int64, values ...float64) *metric.Track {
+		out := &metric.Track{}
+		for i, v := range values {
+			out.Add(metric.Point{Value: v, Step: first + int64(i)})
+		}
+		return out
+	}
+	epoch := func(n int64, from, to int64) []Course {
+		return []Course{{First: Place{Iteration: from, Epoch: &n}, Last: Place{Iteration: to, Epoch: &n}}}
+	}
+	steps := func(from, to int64) []Course { return []Course{{First: Place{from, nil}, Last: Place{to, nil}}} }
+	warm := []float64{0.1, 0.2, 0.3, 0.4, 0.4, 0.4}
+	for name, tt := range map[string]struct {
+		was       []Course
+		now       *metric.Track
+		courses   []Course
+		from, why string
+	}{
+		"as before":           {steps(1, 6), track(4, 0.4, 0.4, 0.4, 0.3), steps(4, 7), "x", ""},
+		"another at a step":   {steps(1, 6), track(4, 0.1, 0.2, 0.3), steps(4, 6), "x", "at step 4 is 0.1, and was 0.4"},
+		"the last step alone": {steps(1, 6), track(6, 0.1, 0.1), steps(6, 7), "x", ""},
+		"in one epoch":        {epoch(0, 1, 6), track(4, 0.1, 0.2), epoch(0, 4, 5), "x", "at step 4 is 0.1"},
+		"in the next epoch":   {epoch(0, 1, 6), track(4, 0.1, 0.2), epoch(1, 4, 5), "x", ""},
+		"an epoch without its number": {[]Course{{Total: 6, First: Place{1, nil}, Last: Place{6, nil}}}, track(4, 0.1, 0.2),
+			[]Course{{Total: 6, First: Place{4, nil}, Last: Place{5, nil}}}, "x", ""},
+		"from the beginning again": {steps(1, 6), track(7, 0.1, 0.2, 0.3), steps(7, 9), "x",
+			"takes the values of the first steps again, 0.1 at step 7"},
+		"a falling one":      {steps(1, 6), track(7, 0.3, 0.2, 0.1), steps(7, 9), "x", ""},
+		"two are too few":    {steps(1, 6), track(7, 0.1, 0.2), steps(7, 8), "x", ""},
+		"while nothing runs": {steps(1, 6), track(4, 0.1), nil, "x", ""},
+		"no resume":          {steps(1, 6), track(1, 0.2, 0.2), steps(1, 2), "", ""},
+	} {
+		r := Run{Job: &job.Job{}, Attempts: []Attempt{{Plan{Attempt: 1}, Outcome{Rates: track(1, warm...), Courses: tt.was}}}}
+		p := Plan{Attempt: 2}
+		if tt.from != "" {
+			p.Resume = &State{Path: tt.from}
+		}
+		got := strings.Join(r.Changed(&p, &Outcome{Rates: tt.now, Courses: tt.courses}), "; ")
+		if !strings.Contains(got, tt.why) || (got == "") != (tt.why == "") {
+			t.Errorf("%s: %q, want %q", name, got, tt.why)
+		}
+	}
+}
+
+// A state that a program saves as it breaks off may have more training than its number says.
+func TestDoubled(t *testing.T) {
+	at := func(first, last int64) []Course {
+		return []Course{{First: Place{first, nil}, Last: Place{last, nil}, Figures: true}}
+	}
+	saved := State{Path: "9.state", Iteration: 9, Exact: true, At: at(1, 10)}
+	exact := State{Path: "10.state", Iteration: 10, Exact: true, At: at(1, 10)}
+	before := State{Path: "9.state", Iteration: 9, Exact: true, At: at(1, 9)}
+	asked := saved
+	asked.At = []Course{{First: Place{1, nil}, Last: Place{10, nil}}} // its lines have no loss: they may come before the step
+	guessed := saved
+	guessed.Exact = false
+	for name, tt := range map[string]struct {
+		state  State
+		ending Ending
+		last   int64 // that it reported in all
+		first  int64 // of the attempt that resumes
+		want   string
+	}{
+		"after a validation":          {saved, OutOfMemory, 10, 10, "had reported step 10, and then trained step 10 again"},
+		"several":                     {State{Path: "7.state", Iteration: 7, Exact: true, At: at(1, 10)}, Failed, 10, 8, "steps 8 to 10"},
+		"it goes on behind it":        {saved, OutOfMemory, 10, 11, ""},
+		"saved in time":               {exact, OutOfMemory, 10, 11, ""},
+		"before the last step":        {before, OutOfMemory, 10, 10, ""},
+		"in the background":           {saved, OutOfMemory, 14, 10, ""},
+		"of a success":                {saved, Succeeded, 10, 10, ""},
+		"without a loss":              {asked, OutOfMemory, 10, 10, ""},
+		"when it was is not known":    {guessed, OutOfMemory, 10, 10, ""},
+		"a state of no attempt of it": {State{Path: "other"}, OutOfMemory, 10, 10, ""},
+	} {
+		s := tt.state
+		r := Run{Job: &job.Job{}, Attempts: []Attempt{{Plan{Attempt: 1}, Outcome{Ending: tt.ending, Saved: &saved,
+			Earlier: []State{s}, Courses: at(1, tt.last)}}}}
+		if s.Path == "other" {
+			r.Attempts[0].Outcome.Earlier = nil
+		}
+		o := Outcome{Ending: Succeeded, Courses: at(tt.first, tt.first+5), Iteration: tt.first + 5}
+		r.weigh(&Plan{Attempt: 2, Resume: &s}, &o)
+		if got := strings.Join(o.Changed, "; "); !strings.Contains(got, tt.want) || (got == "") != (tt.want == "") {
+			t.Errorf("%s: %q, want %q (%v)", name, got, tt.want, o.Resumption)
+		}
+		if tt.want == "" {
+			continue
+		}
+		r.End(Attempt{Plan{Attempt: 2, Resume: &s}, Outcome{Ending: OutOfMemory, Changed: o.Changed,
+			Saved: &State{Path: "12.state", Digest: "d", Iteration: 12, Exact: true, At: at(tt.first, 12)}, Courses: at(tt.first, 14)}})
+		o = Outcome{Ending: Succeeded, Courses: at(13, 20), Iteration: 20}
+		r.weigh(&Plan{Attempt: 3, Resume: &State{Path: "12.state", Digest: "d", Iteration: 12, Exact: true, At: at(tt.first, 12)}}, &o)
+		if got := strings.Join(o.Changed, "; "); !strings.Contains(got, tt.want) {
+			t.Errorf("%s: what goes on from it: %q", name, got)
+		}
+	}
+}

@@ -24,6 +24,11 @@ func (r *Run) weigh(p *Plan, o *Outcome) {
 		if o.Resumption == nil {
 			o.WentOn = p.wentOn(o)
 		}
+		for _, why := range append(slices.Clip(r.inherited(p)), r.doubled(p, o)) {
+			if why != "" && !slices.Contains(o.Changed, why) {
+				o.Changed = append(o.Changed, why)
+			}
+		}
 		o.doubt(p, r.astray(p, o))
 	}
 }
