@@ -29,7 +29,8 @@ rates=$(grep -o 'iter: *2, lr:([^)]*' output.txt | sed 's/.*(//' | tr '\n' ' ')
 check "it did so at half the learning rate: the trainer saves a failed iteration's schedule, and a milestone lay there" \
 	[ "$rates" = "2.000e-04 1.000e-04 " ]
 check "launch says so: that iteration counts twice in the result" \
-	grep -q 'saved its state of step 1 after it had reported step 2, and then trained step 2 again' output.txt
+	[ "$(json result.json "[c.split(',')[0] for c in d['attempts'][-1]['outcome']['changed']]")" = \
+	"['the program saved its state of step 1 after it had reported step 2']" ]
 check "the recipe is what it was, byte for byte" [ "$before" = "$(sha256sum < "$recipe")" ]
 
 rm -rf experiments
