@@ -51,7 +51,7 @@ func TestLargePatternOnALongLine(t *testing.T) {
 	for range 200 {
 		io.WriteString(d, strings.Repeat("y", printed.MaxLine-10)+"7\n")
 	}
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("reading took %v", took)
 	}
 	io.WriteString(d, "xx12\n")

@@ -288,8 +288,8 @@ func FuzzMask(f *testing.F) {
 			if n != 4 {
 				t.Errorf("%d words of 4 are left", n)
 			}
-		case <-time.After(5 * time.Second):
-			t.Fatal("it takes longer than 5 s")
+		case <-time.After(time.Minute):
+			t.Fatal("it takes longer than a minute")
 		}
 	})
 }

@@ -34,7 +34,7 @@ func doc(t testing.TB, v any) []byte {
 }
 
 func soon(t *testing.T, began time.Time) {
-	if took := time.Since(began); took > 5*time.Second {
+	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("it took %v", took)
 	}
 }
