@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs what `make dist` made as a new user would, and runs it: in a Debian 11 without Go and gcc by pip, .deb and tarball; in
-# a root with musl and busybox; for arm64 by qemu-user; by pip, pipx and uv in fresh environments of this machine. As root, on
-# Debian, with debootstrap, qemu-user-static and gcc; about 4 GB and an hour. Usage: try.sh DIST WORK [PART...]
+# Installs what `make dist` made as a new user would, and runs it: in a Debian 11, 12 and 13 without Go and gcc by pip, .deb,
+# tarball, pipx and uv; in a root with musl and busybox; for arm64 by qemu-user; by pip, pipx and uv in fresh environments of
+# this machine. As root, on Debian, with debootstrap, qemu-user-static and gcc; about 10 GB and an hour. Usage: try.sh DIST WORK [PART...]
 set -euo pipefail
 dist=$(realpath "$1") work=$(mkdir -p "$2" && realpath "$2")
 shift 2
-parts=${*:-debian11 musl arm64 python start same}
+parts=${*:-debian11 debian12 debian13 musl arm64 python start same}
 repo=$(cd "$(dirname "$0")/../.." && pwd)
 number=$(basename "$dist"/launch-ml-*-linux-amd64.tar.gz -linux-amd64.tar.gz)
 number=${number#launch-ml-}
@@ -14,12 +14,14 @@ rm -rf "$work/start" && mkdir "$work/start" && tar -C "$work/start" --strip-comp
 
 say() { printf '\n== %s\n' "$*"; }
 
-# within ROOT COMMAND...: runs it in the root, with /proc and /dev, which end with it.
+# within ROOT COMMAND...: runs it in the root, with /proc and /dev, which end with it. A root trusts what this machine does.
+export certs=/etc/ssl/certs/ca-certificates.crt
 within() {
 	unshare --mount sh -ec 'root=$1; shift
 		mkdir -p "$root/proc" "$root/dev" "$root/tmp"
 		mount -t proc proc "$root/proc"; mount --rbind /dev "$root/dev"
-		exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LANG=C.UTF-8 chroot "$root" "$@"' sh "$@"
+		exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb LANG=C.UTF-8 \
+			PIP_CERT=$certs SSL_CERT_FILE=$certs chroot "$root" "$@"' sh "$@"
 }
 
 # plan ROOT: launch plans a recipe of examples/sisr.
@@ -28,46 +30,64 @@ plan() {
 		launch plan --vram 4GiB -- python3 train.py -opt options/train_attn.yml | grep -e "^plan:" -e planned'
 }
 
-debian11() {
-	local root=$work/debian11
-	[ -e "$root/etc/debian_version" ] || debootstrap --variant=minbase --include=python3,python3-pip,ca-certificates bullseye "$root"
-	within "$root" sh -ec 'dpkg -s python3-torch python3-yaml python3-pil >/dev/null 2>&1 ||
-		apt-get install -y -q --no-install-recommends python3-torch python3-yaml python3-pil python3-numpy'
+# debian SUITE NUMBER: each way to install in a root of that release, with its own Python and torch.
+debian() {
+	local root=$work/debian$2 way launch
+	[ -e "$root/etc/debian_version" ] || debootstrap --variant=minbase --include=python3,python3-pip,python3-venv,ca-certificates "$1" "$root"
+	within "$root" sh -ec 'export DEBIAN_FRONTEND=noninteractive
+		dpkg -s python3-torch python3-yaml python3-pil pipx >/dev/null 2>&1 ||
+		apt-get install -y -q --no-install-recommends python3-torch python3-yaml python3-pil python3-numpy python3-venv pipx' > "$root.txt"
 	within "$root" sh -c '! command -v gcc && ! command -v go; cat /etc/debian_version; ldd --version | head -1
 		python3 -c "import torch; print(\"torch\", torch.__version__)"'
-	rm -rf "$root/dist" "$root/sisr" "$root/examples"
+	rm -rf "$root"/{dist,sisr,examples,venv,uv}
+	cp "$certs" "$root$certs"
 	cp -r "$dist" "$root/dist"
 	cp -r "$repo/examples" "$root/examples"
 	cp -r "$repo/examples/sisr" "$root/sisr"
-	# Debian 11's torch is 1.7: it lacks what the example's trainer uses of 1.13, and after a training, with launch or without,
-	# it aborts when Python ends.
-	sed -i -e 's/-> torch.autocast:/:/' -e 's/torch.autocast(.*)$/torch.cuda.amp.autocast(enabled=self.opt.use_amp)/' \
-		-e 's/torch.inference_mode()/torch.no_grad()/' -e 's/, weights_only=True//' -e 's/hasattr(torch.amp, "GradScaler")/False/' \
-		"$root"/{sisr,examples/sisr}/sisr/model.py
-	printf '    sys.stdout.flush()\n    os._exit(0)\n' | tee -a "$root"/{sisr,examples/sisr}/train.py > /dev/null
-	sed -i '1,20s/^import sys$/import os, sys/' "$root"/{sisr,examples/sisr}/train.py
+	[ "$2" != 11 ] || old "$root"
 	within "$root" sh -c 'cd /sisr && python3 gen_data.py'
-	local way
-	for way in wheel deb tarball; do
-		say "Debian 11, by $way"
+	for way in pip deb tarball pipx uv; do
+		say "Debian $2, by $way"
 		case $way in
-		wheel) within "$root" pip install -q --no-index --find-links /dist launch-ml ;;
+		pip) within "$root" sh -ec 'python3 -m venv --system-site-packages /venv
+			/venv/bin/pip install -q --no-index --find-links /dist launch-ml' ;;
 		deb) within "$root" sh -ec 'dpkg -i /dist/launch-ml_*_amd64.deb' ;;
 		tarball) within "$root" sh -ec 'tar -C /usr/local --strip-components=1 -xzf /dist/launch-ml-*-linux-amd64.tar.gz' ;;
+		pipx) within "$root" sh -ec 'pipx install /dist/launch_ml-*x86_64*.whl > /tmp/pipx.txt' ;;
+		uv) within "$root" sh -ec 'python3 -m venv /uv; /uv/bin/pip install -q uv; /uv/bin/uv tool install -q /dist/launch_ml-*x86_64*.whl' ;;
 		esac
-		within "$root" sh -c 'command -v launch launch-ml && launch-ml version'
-		plan "$root"
-		within "$root" sh -ec 'LAUNCH=$(command -v launch) bash /examples/sisr/demo.sh cpu > /tmp/demo.txt 2>&1 || { tail -40 /tmp/demo.txt; exit 1; }
-			grep -c "^  ok:" /tmp/demo.txt'
+		within "$root" sh -ec 'export PATH=/venv/bin:/root/.local/bin:$PATH; command -v launch launch-ml; launch-ml version
+			cd /sisr; launch plan --vram 4GiB -- python3 train.py -opt options/train_attn.yml | grep -e "^plan:" -e planned'
+		case $way in pip | deb)
+			within "$root" sh -ec 'PATH=/venv/bin:$PATH
+				LAUNCH=$(command -v launch) bash /examples/sisr/demo.sh cpu > /tmp/demo.txt 2>&1 || { tail -40 /tmp/demo.txt; exit 1; }
+				grep -c "^  ok:" /tmp/demo.txt' ;;
+		esac
 		case $way in
-		wheel) within "$root" pip uninstall -q -y launch-ml ;;
+		pip) within "$root" /venv/bin/pip uninstall -q -y launch-ml ;;
 		deb) within "$root" dpkg -r launch-ml ;;
 		tarball) within "$root" sh -ec 'cd /usr/local
 			tar -tzf /dist/launch-ml-*-linux-amd64.tar.gz | cut -d/ -f2- | grep -v "/$" | xargs rm' ;;
+		pipx) within "$root" pipx uninstall launch-ml ;;
+		uv) within "$root" /uv/bin/uv tool uninstall -q launch-ml ;;
 		esac
-		within "$root" sh -c '! command -v launch' || { echo "launch is still there"; exit 1; }
+		within "$root" sh -c 'PATH=/venv/bin:/root/.local/bin:$PATH; ! command -v launch' || { echo "launch is still there"; exit 1; }
 	done
 }
+
+# old ROOT: Debian 11's torch is 1.7: it lacks what the example's trainer uses of 1.13, and after a training, with launch or
+# without, it aborts when Python ends.
+old() {
+	sed -i -e 's/-> torch.autocast:/:/' -e 's/torch.autocast(.*)$/torch.cuda.amp.autocast(enabled=self.opt.use_amp)/' \
+		-e 's/torch.inference_mode()/torch.no_grad()/' -e 's/, weights_only=True//' -e 's/hasattr(torch.amp, "GradScaler")/False/' \
+		"$1"/{sisr,examples/sisr}/sisr/model.py
+	printf '    sys.stdout.flush()\n    os._exit(0)\n' | tee -a "$1"/{sisr,examples/sisr}/train.py > /dev/null
+	sed -i '1,20s/^import sys$/import os, sys/' "$1"/{sisr,examples/sisr}/train.py
+}
+
+debian11() { debian bullseye 11; }
+debian12() { debian bookworm 12; }
+debian13() { debian trixie 13; }
 
 musl() {
 	local root=$work/musl
