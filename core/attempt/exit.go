@@ -2,6 +2,7 @@ package attempt
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/run"
@@ -18,8 +19,7 @@ func ExitCode(status int, last *run.Attempt, stop *run.Stop, trouble error) (cod
 	case stop.Code != 0:
 		code = stop.Code
 		whose = map[int]string{
-			run.TryLater: "launch's: not enough free memory now, preempted, or another node was lost; " +
-				"retry later or on another machine",
+			run.TryLater:   "launch's: " + tryLater(stop, last),
 			run.CannotFit:  "launch's: cannot fit at the allowed cost",
 			run.OwnTrouble: "launch's: the program did not take the settings of the plan",
 		}[code]
@@ -36,4 +36,20 @@ func ExitCode(status int, last *run.Attempt, stop *run.Stop, trouble error) (cod
 		code, whose = 1, "launch's: the program exited 0, but its output reports a failure"
 	}
 	return code, whose
+}
+
+// tryLater is why a run that did not come to its end may be tried again, without the figures of the line that stops it.
+func tryLater(stop *run.Stop, last *run.Attempt) string {
+	if stop.By == "" {
+		why, _, _ := strings.Cut(stop.Why, ": ")
+		return why + "; retry later or on another machine"
+	}
+	what := "the program was stopped"
+	if last != nil && last.Outcome.Saved != nil {
+		what = "the program saved its state and was stopped"
+	}
+	if stop.By == "launch stop" {
+		return what + ", as launch stop asked"
+	}
+	return what + " after the signal " + stop.By
 }

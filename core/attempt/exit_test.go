@@ -16,6 +16,9 @@ func TestExitCode(t *testing.T) {
 	}
 	lied := ended(run.Failed, "")
 	lied.Outcome.Lied = true
+	saved := ended(run.Interrupted, "")
+	saved.Outcome.Left, saved.Outcome.Saved = "launch stop: the program was stopped", &run.State{Iteration: 9}
+	notice := run.Outcome{Left: "SIGUSR2: the program was stopped"}
 	full := &proc.OutputError{From: proc.Output, Err: syscall.ENOSPC}
 	for name, tt := range map[string]struct {
 		status int
@@ -29,7 +32,10 @@ func TestExitCode(t *testing.T) {
 		"a failure":                        {3, ended(run.Failed, ""), run.Stop{}, nil, 3, "the program's own"},
 		"one that says 0":                  {0, lied, run.Stop{}, nil, 1, "its output reports a failure"},
 		"one that saves and says 0":        {0, ended(run.Interrupted, ""), run.Stop{}, nil, 0, "the program's own"},
-		"no room":                          {1, ended(run.OutOfMemory, ""), run.Stop{Code: run.TryLater}, nil, run.TryLater, "launch's"},
+		"no room":                          {1, ended(run.OutOfMemory, ""), run.Stop{Code: run.TryLater, Why: "no memory: 1 GiB"}, nil, run.TryLater, "launch's: no memory; retry later"},
+		"stopped and saved":                {0, saved, *saved.Outcome.Ended(), nil, run.TryLater, "launch's: the program saved its state and was stopped, as launch stop asked"},
+		"stopped by a scheduler":           {143, ended(run.Interrupted, ""), *notice.Ended(), nil, run.TryLater, "launch's: the program was stopped after the signal SIGUSR2"},
+		"typed, and stopped":               {143, nil, *saved.Outcome.Ended(), nil, run.TryLater, "launch's: the program was stopped, as launch stop asked"},
 		"a rehearsal that was interrupted": {0, ended(run.Interrupted, "rehearsal"), run.Stop{}, nil, 130, "before the run began"},
 		"one that said so with its own":    {143, ended(run.Interrupted, "rehearsal"), run.Stop{}, nil, 143, "the program's own"},
 		"output was lost":                  {0, ended(run.Succeeded, ""), run.Stop{}, full, 1, "standard output could not be written: no space left on device"},

@@ -68,7 +68,7 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	out := last.Outcome
 	switch {
 	case out.Left != "" && out.Ending != Succeeded: // also after an out-of-memory: another attempt would be ended too
-		return nil, &Stop{Why: out.Left, Code: TryLater}
+		return nil, out.Ended()
 	case out.Ending == OutOfMemory && out.Beside:
 		return nil, &Stop{Why: "it ran out of memory while others held a part of the card: " + out.Cause, Code: TryLater}
 	case out.Untaken != "":

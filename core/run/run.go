@@ -250,6 +250,14 @@ type Stop struct {
 	Unlike []string `json:"unlike,omitempty"`
 	// Refused is the plan that was not allowed to start; nil if an attempt was made.
 	Refused *Plan `json:"refused,omitempty"`
+	// By is who asked for the end: "launch stop", or the signal of a scheduler; "" where nobody did.
+	By string `json:"by,omitempty"`
+}
+
+// Ended is the end of a run whose program was stopped because someone asked for it: [Outcome.Left].
+func (o *Outcome) Ended() *Stop {
+	by, _, _ := strings.Cut(o.Left, ":")
+	return &Stop{Why: o.Left, Code: TryLater, By: by}
 }
 
 // Beyond is a rung, or several of different phases, that the user has not allowed.

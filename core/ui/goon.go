@@ -51,6 +51,8 @@ func (d *RunDoc) continues(r *run.Run, stop *run.Stop, out *run.Outcome) {
 	case stop.Beyond != nil:
 		d.StartsOver = stop.Beyond.Over
 		again(cmp.Or(stop.Beyond.Name, ""), strings.Fields(stop.Beyond.Flag)...)
+	case stop.By != "":
+		again("")
 	case stop.Code == run.TryLater:
 		again("once there is room")
 	case out.Ending == run.Interrupted:

@@ -66,7 +66,7 @@ func (l *launch) typed(ctx context.Context, p *intake.Reading) error {
 	}
 	stop := &run.Stop{}
 	if out.Left != "" {
-		stop = &run.Stop{Why: out.Left, Code: run.TryLater}
+		stop = out.Ended()
 	}
 	code, whose := attempt.ExitCode(x.Exit.Status(), nil, stop, l.Trouble(x))
 	if rec != nil {
