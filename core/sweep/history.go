@@ -174,10 +174,18 @@ type Row struct {
 	// Mixed lists what was no longer as when the sweep began when the row started; nil: nothing.
 	Mixed []string
 
+	runs    []tally
 	lost    int  // starts in a row that ended without a result
 	fresh   bool // its run cannot be resumed
 	putBack bool // it was asked to stop, and runs again later
 	ends    int  // how many ends of other trials had been seen when this one found no room
+}
+
+// A tally is what one run of a row took so far.
+type tally struct {
+	run             string
+	attempts, short int
+	took            time.Duration
 }
 
 // A Stay is the time of one start of a trial on a card.
@@ -289,7 +297,8 @@ func (h *History) Apply(e Event) {
 			row.Stays = append(row.Stays, Stay{Card: e.Card.UUID, From: e.Time})
 		}
 	case e.Kind == Continued && e.Result != nil && row.Left() != "" && e.Result.Run == row.Left():
-		row.Result, row.State, row.Over = e.Result, e.Result.state(), e.Time
+		row.take(e.Result)
+		row.State, row.Over = e.Result.state(), e.Time
 	case e.Kind == PutBack && row.State == Running:
 		row.putBack, row.PutBack = true, e.Why
 	case e.Kind == Ended && e.Result != nil && e.Start == row.Starts && row.State == Running:
@@ -335,7 +344,7 @@ func (h *History) ended(row *Row, e Event) {
 	if len(e.Result.Unlike) > 0 && e.Result.Ending == NotRun { // its next start may resume the run, with --accept
 		e.Result.Run, e.Result.Known = row.Resume, true
 	}
-	row.Result = e.Result
+	row.take(e.Result)
 	if now == NoRoom && e.Result.Ending == run.OutOfMemory && row.Card != nil {
 		h.crowded(row, e)
 	}
@@ -344,6 +353,24 @@ func (h *History) ended(row *Row, e Event) {
 		return
 	}
 	h.ends++
+}
+
+// take gives a row a result, with the attempts and the time of the row as a whole: a result has those of its own run
+// alone, and none where its launch left nothing.
+func (row *Row) take(of *Result) {
+	res := *of // the event stays as it was written
+	own := tally{run: res.Run, attempts: res.Attempts, short: res.Short, took: res.Took}
+	if n := len(row.runs) - 1; n >= 0 && own.run != "" && row.runs[n].run == own.run {
+		was := row.runs[n]
+		row.runs = row.runs[:n]
+		own.attempts, own.short, own.took = max(own.attempts, was.attempts), max(own.short, was.short), max(own.took, was.took)
+	}
+	row.runs = append(row.runs, own)
+	res.Attempts, res.Short, res.Took = 0, 0, 0
+	for _, t := range row.runs {
+		res.Attempts, res.Short, res.Took = res.Attempts+t.attempts, res.Short+t.short, res.Took+t.took
+	}
+	row.Result = &res
 }
 
 // crowded is for a row that ran out of memory while others held a part of its card. That is no result.

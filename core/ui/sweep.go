@@ -47,7 +47,7 @@ type SweepRow struct {
 	Cost       *string          `json:"cost"`      // of the rung at which it ended; null: not known
 	Beyond     bool             `json:"beyond_numerics"`
 	Changes    string           `json:"changes"`  // of that rung from the job as asked
-	Attempts   int              `json:"attempts"` // of the last start
+	Attempts   int              `json:"attempts"` // of all its starts
 	Short      int              `json:"out_of_memory"`
 	Micro      *int64           `json:"micro_batch"` // null: not known
 	Accum      *int64           `json:"accumulation"`
@@ -56,7 +56,7 @@ type SweepRow struct {
 	PeakIs     string           `json:"peak_is,omitempty"`
 	Steps      *int64           `json:"steps"`
 	Rate       *float64         `json:"samples_per_second"`
-	Seconds    *float64         `json:"seconds"` // of all attempts of the last start
+	Seconds    *float64         `json:"seconds"` // of all attempts of all its starts
 	Metrics    metric.Set       `json:"metrics,omitempty"`
 	Rung       int              `json:"rung,omitempty"`  // of successive halving, from 0
 	First      int              `json:"first,omitempty"` // the trial of its first rung

@@ -100,7 +100,8 @@ func Recorded(h *record.History) (r sweep.Result, ok bool) {
 	}
 	if of := h.Run(); of != nil {
 		delete(d, "outcome")
-		d["job"], d["attempts"], d["metrics"] = of.Job, of.Attempts, run.Metrics(of.Attempts)
+		all := h.Tried()
+		d["job"], d["attempts"], d["metrics"] = of.Job, all, run.Metrics(all)
 		var mixed []string
 		for _, m := range of.Mixed {
 			mixed = append(mixed, m.String())
