@@ -115,6 +115,7 @@ func TakeUp(h *record.History, r *run.Run, life record.Life, locks string) (past
 		past.Made = append(past.Made, notReplaced(a.Outcome.Made, all)...)
 		past.Spans = append(past.Spans, SpanOf(&a.Outcome))
 	}
+	r.Gone = gone(all, r.Attempts)
 	began, cut := h.CutOff()
 	if !cut {
 		return past, nil
@@ -126,6 +127,13 @@ func TakeUp(h *record.History, r *run.Run, life record.Life, locks string) (past
 	left := CutShort(h, r.Job, locks, life.Over())
 	if left.Reported != nil {
 		r.Cut = r.Cut.Further(*left.Reported)
+	}
+	if n := len(r.Gone) - 1; n >= 0 && r.Gone[n].Plan.Attempt == began.Plan.Attempt {
+		out := &r.Gone[n].Outcome
+		out.Began, out.Took = began.Time, max(0, life.Over().Sub(began.Time))
+		if left.Reported != nil {
+			out.Iteration, out.Total = left.Reported.Iteration, left.Reported.Total
+		}
 	}
 	r.Lose(slices.Concat(left.Torn, left.Strange))
 	if left.State != nil {
@@ -143,6 +151,20 @@ func TakeUp(h *record.History, r *run.Run, life record.Life, locks string) (past
 	}
 	past.Made = append(past.Made, left.Made...)
 	return past, left.Strange
+}
+
+// gone are the attempts of a record that are not among those which still count. One without an end was cut off.
+func gone(all, count []run.Attempt) (out []run.Attempt) {
+	for _, a := range all {
+		if slices.ContainsFunc(count, func(c run.Attempt) bool { return c.Plan.Attempt == a.Plan.Attempt }) {
+			continue
+		}
+		if a.Outcome.Ending == "" {
+			a.Outcome.Ending, a.Outcome.Cause = run.Interrupted, "its launch was killed"
+		}
+		out = append(out, a)
+	}
+	return out
 }
 
 // notReplaced leaves out the saved states that somebody else has overwritten since: they are not the run's to move.

@@ -140,6 +140,13 @@ func (r *Run) Again(allow ladder.Cost) error {
 	return nil
 }
 
+// All returns every attempt of the run since it began, in order: what it took and what it reached is of all of them.
+func (r *Run) All() []Attempt {
+	all := slices.Concat(r.Gone, r.Attempts)
+	slices.SortStableFunc(all, func(a, b Attempt) int { return cmp.Compare(a.Plan.Attempt, b.Plan.Attempt) })
+	return all
+}
+
 // Saved returns the newest state of the run, from which its next attempt would resume; nil if there is none, or the
 // program cannot resume.
 func (r *Run) Saved() *State {

@@ -305,6 +305,8 @@ type Run struct {
 	// interrupted or failed before the run was resumed. nil if there are none.
 	Cut      *Progress `json:"cut,omitempty"`
 	Attempts []Attempt `json:"attempts,omitempty"`
+	// Gone are attempts from before the run was taken up again that no longer count for what is planned.
+	Gone []Attempt `json:"-"`
 	// Mixed are the moments from which the run is no longer the one that it began as.
 	Mixed []Mix `json:"-"`
 	// Numbered is the highest number of an attempt that was planned before the run was taken up again. The next one is

@@ -101,7 +101,7 @@ func (c *Carrier) Finish(
 func (c *Carrier) finished(
 	r *run.Run, rec *record.Record, say ui.Printer, stop *run.Stop, code int, whose string,
 ) {
-	res := result.Result{Code: code, Whose: whose, Stop: stop, Job: r.Job, Attempts: r.Attempts, Run: records.ID(rec)}
+	res := result.Result{Code: code, Whose: whose, Stop: stop, Job: r.Job, Attempts: r.All(), Run: records.ID(rec)}
 	for _, m := range r.Mixed {
 		res.Mixed = append(res.Mixed, m.String())
 	}
@@ -129,6 +129,6 @@ func (c *Carrier) interrupted(r *run.Run, rec *record.Record, say ui.Printer, by
 	}
 	say.Line("%v: run %s", by, records.ID(rec))
 	c.Results.Write(say, result.Result{Run: records.ID(rec), Ending: run.Interrupted, Code: stop.Code,
-		Whose: "launch's: " + by.Error(), Stop: stop, Job: r.Job, Attempts: r.Attempts})
+		Whose: "launch's: " + by.Error(), Stop: stop, Job: r.Job, Attempts: r.All()})
 	return cli.ExitCode(stop.Code)
 }

@@ -40,8 +40,10 @@ func (w Writer) Write(say ui.Printer, r Result) {
 		r.Checklist = run.Checklist(r.Job, r.Attempts)
 	}
 	last, room := r.Outcome, unit.Bytes(0)
-	if n := len(r.Attempts); n > 0 {
-		last, room = &r.Attempts[n-1].Outcome, r.Attempts[n-1].Plan.Room
+	for i := range r.Attempts { // after those that ended as the run did may come one that was cut off before
+		if a := &r.Attempts[i]; a.Outcome.Ending == r.Ending {
+			last, room = &a.Outcome, a.Plan.Room
+		}
 	}
 	if r.Ending == run.OutOfMemory || r.Stop != nil && r.Stop.Code == run.CannotFit {
 		r.Infeasible = run.Short(r.Stop, last, room)
