@@ -56,17 +56,17 @@ func (p Printer) Summary(r *run.Run, stop *run.Stop, id string, code int, whose 
 
 // ending is how a run ended, in one line: how long it took, what it was, from where its attempts went on, and its peak.
 func (p Printer) ending(r *run.Run, last *run.Attempt) string {
-	took, tried := time.Duration(0), tried(r.Attempts)
-	for _, a := range r.Attempts {
+	took, all, counted := time.Duration(0), r.All(), tried(r.Attempts)
+	for _, a := range all {
 		took += a.Outcome.Took
 	}
-	s := fmt.Sprintf("%s in %s", p.endingOf(r), short(took))
-	if trials := len(r.Attempts) - len(tried); len(tried) != 1 || trials > 0 {
-		s += ", " + tries(len(tried), trials)
+	s, made := fmt.Sprintf("%s in %s", p.endingOf(r), short(took)), len(tried(all))
+	if trials := len(all) - made; made != 1 || trials > 0 {
+		s += ", " + tries(made, trials)
 	}
 	s += ": " + named(r.Job)
 	succeeded := last.Outcome.Ending == run.Succeeded
-	if !succeeded || len(tried) == 1 { // else a line has them
+	if !succeeded || len(counted) == 1 { // else a line has them
 		if changes := last.Plan.Changes(); changes != run.AsAsked {
 			s += ", " + changes
 		}
@@ -75,10 +75,13 @@ func (p Printer) ending(r *run.Run, last *run.Attempt) string {
 		}
 	}
 	if succeeded {
-		s += went(r.Job, tried)
+		s += went(r.Job, counted)
 	}
 	if peak := last.Outcome.Peak; peak > 0 {
 		s += " · measured peak " + peakText(last.Outcome.Ending, peak, last.Outcome.PeakIs) + with(last.Outcome.PeakWith)
+		if made > 1 {
+			s += fmt.Sprintf(" in attempt %d", last.Plan.Attempt)
+		}
 		// an estimate is of all that the job takes, which is more than its tensors
 		is := last.Outcome.PeakIs
 		if e := last.Plan.Need(); e > 0 && (is == run.Used || is == run.Data) {
@@ -291,7 +294,7 @@ func (p Printer) amiss(r *run.Run, last *run.Attempt, succeeded bool) {
 	if len(open) > 0 {
 		p.line("%s not checked: whether the program used %s", note, few(open, ", "))
 	}
-	for _, it := range job.OpenChecks(run.Checklist(r.Job, r.Attempts)) {
+	for _, it := range job.OpenChecks(run.Checklist(r.Job, r.All())) {
 		if !p.Verbose { // which prints the whole list
 			p.line("%s %s: %s", note, OneLine(it.Name), OneLine(ItemText(it)))
 		}
@@ -307,7 +310,7 @@ func (p Printer) beside(r *run.Run, last *run.Attempt, succeeded bool) {
 	p.advise(adviceOf(r.Attempts), retried)
 	if p.Verbose {
 		p.line("checklist:")
-		p.items("  ", run.Checklist(r.Job, r.Attempts))
+		p.items("  ", run.Checklist(r.Job, r.All()))
 	}
 	if in := last.Outcome.Inside; in != nil && (in.Hook.Why != "" || p.Verbose || !succeeded) {
 		p.Inside(in.Hook)

@@ -65,6 +65,10 @@ func TestSummary(t *testing.T) {
 	measured := trained(1, run.Succeeded, 16, 6)
 	measured.Plan.Choices[0].Estimate = mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, Bytes: 3 * unit.GiB}}}
 	measured.Outcome.Peak, measured.Outcome.PeakIs = 2*unit.GiB, run.Used
+	second := measured
+	second.Plan.Attempt = 2
+	takenUp := ended(second)
+	takenUp.Gone = []run.Attempt{trained(1, run.Interrupted, 16, 3)}
 	again := trained(1, run.OutOfMemory, 32, 0)
 	doubtful := resumed(trained(2, run.Succeeded, 16, 6), run.Resumption{State: run.Restarted, First: 1, Saved: 2})
 	doubtful.Outcome.Doubtful = "it did not resume"
@@ -77,6 +81,8 @@ func TestSummary(t *testing.T) {
 		"a success": {ended(trained(1, run.Succeeded, 32, 6)), `launch: succeeded in 2s: "demo"` + end},
 		"a foreseen one": {ended(measured), `launch: succeeded in 2s: "demo", micro-batch 16 · measured peak 2.00 GiB used ` +
 			`(estimate 3.00 GiB)` + end},
+		"taken up again": {takenUp, `launch: succeeded in 4s, 2 attempts: "demo", micro-batch 16 · measured peak 2.00 GiB ` +
+			`used in attempt 2 (estimate 3.00 GiB)` + end},
 		"resumed": {ended(short, resumed(trained(2, run.Succeeded, 16, 6),
 			run.Resumption{State: run.Resumed, First: 3, Saved: 2})),
 			died + changed + `launch: succeeded in 4s, 2 attempts: "demo" · went on from 0002.pt, 1 iteration ` +
