@@ -114,11 +114,16 @@ func optionDefault(l Options, name string) (string, bool) {
 // ReadOptions finds the settings of a script. Its imports are looked for beside it and below roots: the folder that the
 // command is run in, of a module.
 func ReadOptions(script string, roots ...string) Options {
+	_, l := readOptions(script, roots)
+	return l
+}
+
+func readOptions(script string, roots []string) (*reader, Options) {
 	r := newReader(append([]string{filepath.Dir(script)}, roots...))
 	r.folders = append(slices.Clone(roots), filepath.Dir(script))
 	m := r.load(script)
 	if m == nil {
-		return Options{}
+		return r, Options{}
 	}
 	r.follow(m)
 	for _, m := range r.order {
@@ -135,5 +140,5 @@ func ReadOptions(script string, roots ...string) Options {
 	for _, m := range r.order {
 		l.Files = append(l.Files, m.Source)
 	}
-	return l
+	return r, l
 }

@@ -15,8 +15,8 @@ func (p Printer) Brief(v View) {
 		return
 	}
 	p = p.fitted()
-	if v.Missing != nil {
-		p.line("%s %v", p.red("it stops as it begins:"), v.Missing)
+	if v.Fails != nil {
+		p.line("%s %v", p.red("it stops as it begins:"), v.Fails)
 	}
 	p.line("%s", p.bold(v.title()))
 	p.line("%s%s", p.answer(v), v.needs())

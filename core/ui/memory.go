@@ -30,8 +30,8 @@ func (v View) moved(c run.Choice) bool {
 func (p Printer) answer(v View) string {
 	how := p.runs(v)
 	switch stops := v.Run.Job.StopsAt(); {
-	case v.Missing != nil:
-		return p.red("it stops as it begins") + "; with its script, " + how
+	case v.Fails != nil:
+		return p.red("it stops as it begins") + "; without that, " + how
 	case len(stops) > 0:
 		return p.red("it would stop: ") + stops[0] + "; without that, " + how
 	}

@@ -40,8 +40,8 @@ type View struct {
 	Truths   []string // those of the job that are to be printed
 	// Declaration is the path of the file that declares the job's settings, as the user would type it; "" if none does.
 	Declaration string
-	// Missing is an error where the command's script is not there.
-	Missing error
+	// Fails is why the program stops as it begins: its script is not there, or does not know an option.
+	Fails error
 	// Verbose adds every line of the estimates, and every rung that is not taken.
 	Verbose bool
 }
@@ -51,8 +51,8 @@ type View struct {
 func (p Printer) Plan(v View) {
 	p = p.fitted()
 	j := v.Run.Job
-	if v.Missing != nil {
-		p.line("%s %v", p.red("it stops as it begins:"), v.Missing)
+	if v.Fails != nil {
+		p.line("%s %v", p.red("it stops as it begins:"), v.Fails)
 	}
 	p.line("%s", p.bold(v.title()))
 	p.line("%s", deviceLine(v))

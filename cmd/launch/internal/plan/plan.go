@@ -107,7 +107,7 @@ func planTyped(ctx context.Context, o planOptions, p *intake.Reading, say ui.Pri
 			return err
 		}
 	} else {
-		if why := reading.MissingScript(p.Command); why != nil {
+		if why := reading.StopsAtOnce(p.Command); why != nil {
 			say.Line("it stops as it begins: %v", why)
 		}
 		for _, w := range p.Warnings {

@@ -13,6 +13,7 @@ import (
 	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/ui"
 )
@@ -27,6 +28,22 @@ func MissingScript(c job.Command) error {
 		return fmt.Errorf("there is no script %s%s", prog.Path(), config.Meant(config.NearFile(prog.Path())))
 	}
 	return nil
+}
+
+// StopsAtOnce is an error if the program surely stops as it begins: its script is not there, or does not know an option.
+func StopsAtOnce(c job.Command) error {
+	if why := MissingScript(c); why != nil {
+		return why
+	}
+	prog, err := c.Prog()
+	if err != nil || prog.Path() == "" || prog.Shell || len(prog.Texts) > 0 {
+		return nil
+	}
+	option, near := python.Refused(prog.Path(), prog.Args, prog.Dir)
+	if option == "" {
+		return nil
+	}
+	return fmt.Errorf("%s does not know the option %s%s", prog.Script, option, config.Meant(near))
 }
 
 // maxHint bounds the command that a hint repeats.

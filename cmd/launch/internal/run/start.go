@@ -59,7 +59,7 @@ func (l *launch) start(ctx context.Context, args []string) error {
 		return err
 	}
 	defer func() { p.Close() }()
-	if why := reading.MissingScript(p.Command); why != nil {
+	if why := reading.StopsAtOnce(p.Command); why != nil {
 		l.Say.Warn("%v", why)
 	}
 	records.ClearLeftovers(l.Options.State, l.Say)
