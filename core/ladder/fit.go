@@ -34,10 +34,11 @@ func Judge(e mem.Estimate, room unit.Bytes) Verdict {
 	return May
 }
 
-// Told is the verdict that people and scripts are given: that of [Judge], but nothing fits by a guess alone.
+// Told is the verdict that people and scripts are given: that of [Judge], but nothing fits by a guess alone, unless a
+// larger size was measured to fit.
 func Told(e mem.Estimate, room unit.Bytes) Verdict {
 	v := Judge(e, room)
-	if v == Fits && e.GuessAlone() {
+	if v == Fits && e.GuessAlone() && (e.Below == 0 || e.Below > room) {
 		return May
 	}
 	return v

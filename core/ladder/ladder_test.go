@@ -117,15 +117,16 @@ func TestTold(t *testing.T) {
 	counted := mem.Item{Kind: mem.Saved, What: "net", Bytes: 50}
 	measured := mem.Item{Kind: mem.Correction, What: "training", Bytes: 100}
 	for _, tt := range []struct {
-		items []mem.Item
-		room  unit.Bytes
-		want  Verdict
+		items       []mem.Item
+		below, room unit.Bytes
+		want        Verdict
 	}{
-		{[]mem.Item{guess}, 200, May}, {[]mem.Item{guess}, 50, May}, {[]mem.Item{counted, guess}, 200, Fits},
-		{[]mem.Item{measured}, 200, Fits}, {[]mem.Item{counted}, 20, Not}, {[]mem.Item{measured}, 50, May},
+		{[]mem.Item{guess}, 0, 200, May}, {[]mem.Item{guess}, 0, 50, May}, {[]mem.Item{counted, guess}, 0, 200, Fits},
+		{[]mem.Item{measured}, 0, 200, Fits}, {[]mem.Item{counted}, 0, 20, Not}, {[]mem.Item{measured}, 0, 50, May},
+		{[]mem.Item{guess}, 180, 200, Fits}, {[]mem.Item{guess}, 180, 150, May},
 	} {
-		if got := Told(mem.Estimate{Items: tt.items}, tt.room); got != tt.want {
-			t.Errorf("%v in %v: %v, want %v", tt.items, tt.room, got, tt.want)
+		if got := Told(mem.Estimate{Items: tt.items, Below: tt.below}, tt.room); got != tt.want {
+			t.Errorf("%v, below %v, in %v: %v, want %v", tt.items, tt.below, tt.room, got, tt.want)
 		}
 	}
 }

@@ -71,6 +71,9 @@ type Estimate struct {
 	// AtMost is why the need may well be smaller: the lines that nothing vouches for are for the largest case. "" if they
 	// are for this one.
 	AtMost string `json:"at_most,omitempty"`
+	// Below is what the phase was measured to need at a larger size, where its lines are a guess in proportion to that:
+	// it needs no more, and an unknown part of it does not shrink. 0: there is none.
+	Below unit.Bytes `json:"-"`
 	// Learned names the receipts that corrected it; empty where it is as priced.
 	Learned []string `json:"learned,omitempty"`
 }
@@ -86,6 +89,9 @@ func (e Estimate) Total() unit.Bytes {
 	}
 	return sum
 }
+
+// Most is the total, or the amount that bounds it where that is all that is known: [Estimate.Below].
+func (e Estimate) Most() unit.Bytes { return max(e.Total(), e.Below) }
 
 // Certain is the sum of the lines that are counted and not guessed; or, where the same was measured to need less, that.
 func (e Estimate) Certain() unit.Bytes {

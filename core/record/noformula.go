@@ -27,7 +27,7 @@ type tookAt struct {
 func (l *lessons) line(e mem.Estimate, of ReceiptKey) mem.Estimate {
 	micro, counts := number(of.Settings[job.MicroBatch])
 	sizes := l.sizes(e, of, counts)
-	it, through := between(sizes, micro, e)
+	it, through, below := between(sizes, micro, e)
 	y := sum(e, always) + float64(it.Bytes)
 	if len(through) == 0 {
 		y = 0
@@ -54,7 +54,7 @@ func (l *lessons) line(e mem.Estimate, of ReceiptKey) mem.Estimate {
 		out.Add(rest)
 		through = slices.Concat(through, f.refused)
 	case y > 0:
-		out.Unknown = ""
+		out.Unknown, out.Below = "", below
 	default:
 		return e
 	}
@@ -116,8 +116,9 @@ func largestFailure(sizes []tookAt, micro float64) (f tookAt) {
 	return f
 }
 
-// between returns the line of an estimate, and the receipts that it comes from; none if no micro-batch passed.
-func between(sizes []tookAt, micro float64, e mem.Estimate) (it mem.Item, through []Receipt) {
+// between returns the line of an estimate, and the receipts that it comes from; none if no micro-batch passed. below is
+// [mem.Estimate.Below].
+func between(sizes []tookAt, micro float64, e mem.Estimate) (it mem.Item, through []Receipt, below unit.Bytes) {
 	var xs, ys []float64
 	sizes = slices.DeleteFunc(slices.Clone(sizes), func(s tookAt) bool { return s.took == 0 })
 	for _, s := range sizes {
@@ -149,9 +150,12 @@ func between(sizes []tookAt, micro float64, e mem.Estimate) (it mem.Item, throug
 		base := min(sum(e, always)-grows, ys[0])
 		y, it.Guess = base+(ys[0]-base)*micro/xs[0], true
 		it.From = "no formula; in proportion to the micro-batch of " + runNames(through)
+		if micro < xs[0] {
+			below = unit.Bytes(ys[0])
+		}
 	}
 	it.Bytes = unit.Bytes(math.Round(min(y, mostBytes) - sum(e, always)))
-	return it, through
+	return it, through, below
 }
 
 // passed is the median of the newest receipts that did not fail, and these receipts; 0 if all failed.

@@ -333,7 +333,7 @@ func batch(asked job.Batch, values map[string]int64) job.Batch {
 // with size.
 func (r *Run) correct(phase string, shared int, e mem.Estimate) mem.Estimate {
 	if s := r.state(); s != nil && r.Job.Resume.OnCard && r.Job.Resume.None == "" && e.Known() {
-		e.Items = slices.Clone(e.Items)
+		e.Items, e.Below = slices.Clone(e.Items), 0
 		e.Add(mem.Item{Kind: mem.Buffers, What: ResumedState, Bytes: s.Bytes, From: "the size of the saved state, which stays on the card"})
 	}
 	factor, from := 1.0, 0
@@ -356,7 +356,7 @@ func (r *Run) correct(phase string, shared int, e mem.Estimate) mem.Estimate {
 		return e
 	}
 	out := e
-	out.Items = slices.Clone(e.Items)
+	out.Items, out.Below = slices.Clone(e.Items), 0
 	out.Add(mem.Item{
 		Kind: mem.Correction, What: phase, Bytes: unit.Bytes(float64(e.Growing()) * (factor - 1)),
 		From: fmt.Sprintf("attempt %d needed %.2f times the lines that grow with size", from, factor),

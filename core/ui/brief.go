@@ -42,7 +42,7 @@ func (v View) needs() string {
 	for _, c := range v.Plan.Choices {
 		need := "not known"
 		if c.Estimate.Known() {
-			need, known = fmt.Sprintf("%v of %v", c.Estimate.Total(), v.Run.Room), true
+			need, known = fmt.Sprintf("%s of %v", mostText(c.Estimate), v.Run.Room), true
 		}
 		each = append(each, c.Phase+" "+need)
 	}

@@ -122,9 +122,17 @@ func (p Printer) need(e mem.Estimate, verdict ladder.Verdict, room unit.Bytes) s
 		return s
 	}
 	if room == 0 {
-		return e.Total().String()
+		return mostText(e)
 	}
-	return fmt.Sprintf("%v, %s the room: %s", e.Total(), shareText(e.Total(), room), p.fitText(e, verdict, room))
+	return fmt.Sprintf("%s, %s the room: %s", mostText(e), shareText(e.Most(), room), p.fitText(e, verdict, room))
+}
+
+// mostText is a known estimate. Of one that is a guess in proportion to a larger size only that size bounds the need.
+func mostText(e mem.Estimate) string {
+	if e.Most() > e.Total() {
+		return fmt.Sprintf("at most %v", e.Most())
+	}
+	return e.Total().String()
 }
 
 // shareText is a part of a whole as people read it: "84 % of", "64 times".
@@ -138,12 +146,14 @@ func shareText(part, whole unit.Bytes) string {
 
 // fitText reports whether a known estimate fits the room, and by how much.
 func (p Printer) fitText(e mem.Estimate, verdict ladder.Verdict, room unit.Bytes) string {
-	left := room - e.Total()
+	left := room - e.Most()
 	switch verdict {
 	case ladder.Fits:
 		return p.green("fits") + fmt.Sprintf(", %v left", left)
 	case ladder.May:
 		switch {
+		case e.Most() > e.Total():
+			return p.yellow("may not fit") + fmt.Sprintf(", up to %v too much", -left)
 		case left >= 0:
 			return p.yellow("may not fit") + fmt.Sprintf(", %v left, but all of the estimate is rough", left)
 		case e.AtMost != "":
@@ -198,6 +208,9 @@ func (p Printer) memory(v View) {
 // parts writes the rung and the groups of a row in words: a bar shows nothing else.
 func (p Printer) parts(r barRow) {
 	text := partsText(r.before, r.estimate)
+	if r.estimate.Most() > r.estimate.Total() { // that is no part of what it needs
+		text = ""
+	}
 	if r.rung != "" {
 		text = strings.TrimSuffix(r.rung+": "+text, ": ")
 	}
@@ -295,7 +308,7 @@ func (p Printer) alternatives(v View) {
 	for _, a := range list {
 		need := ""
 		if a.Estimate.Known() {
-			need = a.Estimate.Total().String() + ", "
+			need = mostText(a.Estimate) + ", "
 		}
 		p.line("  %s: %s (cost: %s): %s%s", touched(a.Phase), a.Name, a.Cost, need, a.Why)
 	}
@@ -324,8 +337,7 @@ func (p Printer) certainty(v View) {
 		for _, l := range lines {
 			p.line("%s", l)
 		}
-		isRough := func(c run.Choice) bool { return c.Estimate.Known() && rough(c.Estimate) != 0 }
-		if slices.ContainsFunc(v.Plan.Choices, isRough) {
+		if slices.ContainsFunc(lines, func(l string) bool { return strings.HasSuffix(l, " rough") }) {
 			p.line("  rough: a typical amount, not counted for this job; the first run measures it")
 		}
 	}
@@ -366,6 +378,9 @@ func rough(e mem.Estimate) (sum unit.Bytes) {
 
 // certainText divides an estimate by how its lines are known. The amounts add up to its total.
 func certainText(e mem.Estimate) string {
+	if e.Most() > e.Total() {
+		return fmt.Sprintf("at most %v, measured at a larger size", e.Most())
+	}
 	var counted, other unit.Bytes
 	guess := rough(e)
 	for _, it := range e.Items {
