@@ -93,7 +93,10 @@ func writeReport(ctx context.Context, from source, f reportFlags, name string) e
 	if err != nil || !f.open {
 		return err
 	}
-	return openPage(ctx, paths[0])
+	if why := openPage(ctx, paths[0]); why != "" { // the page is there all the same
+		cli.Notes().Warn("%s; the page is %s: open it where a browser is", why, paths[0])
+	}
+	return nil
 }
 
 // A source is where reports come from.
@@ -235,32 +238,32 @@ func save(path string, text []byte) error {
 // openWithin is how long an opener may take to fail. One that is itself the browser takes as long as that is open.
 const openWithin = 3 * time.Second
 
-// openPage opens a page in the user's browser.
-func openPage(ctx context.Context, path string) error {
+// openPage opens a page in the user's browser. It returns why it did not, "" if it did.
+func openPage(ctx context.Context, path string) string {
 	opener := "xdg-open"
 	if runtime.GOOS == "darwin" {
 		opener = "open"
 	} else if _, err := private.Find("wslview"); err == nil {
 		opener = "wslview"
 	} else if os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "" && os.Getenv("BROWSER") == "" {
-		return errors.New("--open: there is no desktop here; copy the file to a machine that has one, and open it there")
+		return "no browser was found on this machine"
 	}
 	c := private.Command(context.WithoutCancel(ctx), opener, path)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the browser outlives launch and its terminal
 	if err := c.Start(); err != nil {
-		return fmt.Errorf("--open: %w", err)
+		return "no browser was started: " + err.Error()
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	select {
 	case err := <-ended:
 		if err != nil {
-			return fmt.Errorf("--open: %s: %w", opener, err)
+			return fmt.Sprintf("no browser was started: %s: %v", opener, err)
 		}
 	case <-ctx.Done():
 	case <-time.After(openWithin):
 	}
-	return nil
+	return ""
 }
 
 // onPage names this program on a page.
