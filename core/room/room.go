@@ -28,6 +28,7 @@ type Wish struct {
 	Card    gpu.Card   // with VRAM: that card; the zero card if only its size is known
 	Memory  unit.Bytes // with Device "cpu": the limit for each process; 0: none
 	Reserve unit.Bytes // of the card, kept free
+	Decimal bool       // an amount was typed as in "8 GB", and read as 8 GiB
 }
 
 // Limit is the limit for each process in host memory, which the kernel enforces (RLIMIT_DATA); 0: none.
@@ -119,10 +120,10 @@ func (r *Room) among(env []string, held []Held) error {
 // hostDevice returns this machine's memory as a device.
 func hostDevice(w Wish) *gpu.Device {
 	d := &gpu.Device{Kind: gpu.CPU, Name: "this machine's memory", Total: w.Memory}
-	if d.Total == 0 {
-		if room := Host().Memory; room != nil { // the machine's free memory, or what a cgroup's limit leaves
-			d.Total = room.Free
-		}
+	if d.Total > 0 {
+		d.Name += ", limited by --memory"
+	} else if room := Host().Memory; room != nil { // the machine's free memory, or what a cgroup's limit leaves
+		d.Total = room.Free
 	}
 	return d
 }
@@ -142,6 +143,9 @@ func (r Room) OnHost() bool { return r.Device != nil && r.Device.Kind == gpu.CPU
 
 // Limit is the limit for each process in host memory; 0: none.
 func (r Room) Limit() unit.Bytes { return r.wish.Limit() }
+
+// Decimal reports whether an amount of it was typed as in "8 GB", and read as 8 GiB.
+func (r Room) Decimal() bool { return r.wish.Decimal }
 
 // Size is the memory that the job may take on the device; 0 if there is no device. For a full device it is 1 byte,
 // which is less than any job needs.

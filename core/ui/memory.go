@@ -417,12 +417,16 @@ func deviceLine(v View) string {
 	case d.Planned: // its name has the amount
 		s += " (" + cmp.Or(d.TotalFrom, "given, not measured") + ")"
 	case v.Limit > 0: // the device's amount is that limit too
-		s += fmt.Sprintf(", limited to %v by --memory", v.Limit)
+		s = fmt.Sprintf("this machine's memory, limited to %v by --memory", v.Limit)
 	case d.Total > 0:
 		s += ", " + d.Total.String()
 	}
 	if others := d.Used; others > 0 && d.Kind == gpu.CUDA {
 		s += fmt.Sprintf(", %v in use by others", others)
 	}
-	return s + fmt.Sprintf(" · room for this job %v", v.Run.Room)
+	s += fmt.Sprintf(" · room for this job %v", v.Run.Room)
+	if v.Decimal {
+		s += " · a GB is read as a GiB, 1024³ bytes"
+	}
+	return s
 }

@@ -36,6 +36,7 @@ type View struct {
 	Stop     *run.Stop // why nothing is started; nil where something is
 	Device   *gpu.Device
 	Limit    unit.Bytes // --memory's, for each process in host memory; 0: none
+	Decimal  bool       // an amount was typed as in "8 GB", and read as 8 GiB
 	Warnings []string
 	Truths   []string // those of the job that are to be printed
 	// Declaration is the path of the file that declares the job's settings, as the user would type it; "" if none does.

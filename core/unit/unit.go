@@ -85,6 +85,12 @@ func Parse(s string) (Bytes, error) {
 	return Bytes(math.Round(v * float64(size))), nil
 }
 
+// Decimal reports whether an amount has a prefix that others read as a decimal one: "8 GB", where [Parse] reads 8 GiB.
+func Decimal(s string) bool {
+	t := strings.ToLower(strings.TrimSpace(s))
+	return len(t) > 2 && t[len(t)-1] == 'b' && strings.IndexByte("kmgt", t[len(t)-2]) >= 0
+}
+
 // Known is an amount that may be unknown: nil for 0.
 func Known(b Bytes) *Bytes {
 	if b == 0 {

@@ -21,6 +21,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestDecimal(t *testing.T) {
+	for in, want := range map[string]bool{"8GB": true, "500 mb ": true, "8GiB": false, "8g": false, "100 b": false, "": false, "GB": false} {
+		if got := Decimal(in); got != want {
+			t.Errorf("Decimal(%q) = %v", in, got)
+		}
+	}
+}
+
 func TestString(t *testing.T) {
 	for in, want := range map[Bytes]string{
 		0: "0 B", 512: "512 B", 1536: "1.50 KiB", 128 * GiB: "128 GiB", -20 * MiB: "-20.0 MiB", 12487617413: "11.6 GiB",

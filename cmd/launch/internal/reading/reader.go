@@ -207,8 +207,8 @@ func shareOf(r *run.Run, free unit.Bytes) room.Share {
 
 // View returns the first plan of a command, for printing.
 func View(p *intake.Reading) ui.View {
-	v := ui.View{Run: p.Run, Device: p.Room.Device, Limit: p.Room.Limit(), Warnings: p.Warnings, Truths: p.Job.Truths,
-		Declaration: p.Declaration, Fails: StopsAtOnce(p.Command)}
+	v := ui.View{Run: p.Run, Device: p.Room.Device, Limit: p.Room.Limit(), Decimal: p.Room.Decimal(),
+		Warnings: p.Warnings, Truths: p.Job.Truths, Declaration: p.Declaration, Fails: StopsAtOnce(p.Command)}
 	v.Plan, v.Stop = p.Run.First()
 	return v
 }

@@ -44,6 +44,7 @@ func (d *decoder) bytesOf(key, text string) unit.Bytes {
 		return 0
 	}
 	b, err := unit.Parse(text)
+	d.Room.Decimal = d.Room.Decimal || key != "reserve" && unit.Decimal(text)
 	switch {
 	case err != nil && d.Names.from[key] == "" && strings.HasPrefix(text, "--"):
 		// the next flag, or the -- before the command
