@@ -40,7 +40,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{"written/torch26", []string{"out of GPU memory in a forward pass", "] 23.7 GiB",
 			"it asked for 512 MiB more, 300 MiB beyond",
-			"asked by  unet.py:77 in forward", "seen      output, line 10:", "speed: half the micro-batch", "use_reentrant"},
+			"asked by  unet.py:77 in forward", "seen      output, line 10:", "numerics: half the micro-batch", "use_reentrant"},
 			"expandable"},
 		{"written/fragmented", []string{"in pieces too small", "env PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
 			"(torch 2.2 or later)"},

@@ -369,12 +369,16 @@ func (a *remedies) smaller() {
 	if of > 2 {
 		part, times = fmt.Sprintf("1/%d of", of), fmt.Sprintf("%d times", of)
 	}
-	what := fmt.Sprintf("%s the micro-batch, %s the accumulation: the same global batch, more time (batch norm sees "+
-		"smaller batches)", part, times)
+	// as a rung: whether layers see the batch is not known here, but for language models, which have no such layers
+	cost, what := "numerics", fmt.Sprintf("%s the micro-batch, %s the accumulation: the same global batch, more time; "+
+		"batch norm, if there is any, sees smaller batches", part, times)
+	if a.c.use(ofTransformers) {
+		cost, what = "speed", fmt.Sprintf("%s the micro-batch, %s the accumulation: the same global batch, more time", part, times)
+	}
 	if of > 2 {
 		what += "; even so only if that one request grows with the batch"
 	}
-	a.offer("speed", what,
+	a.offer(cost, what,
 		inFramework(ofTransformers, a.trainer(part, of)),
 		inFramework(ofLightning,
 			fmt.Sprintf("Trainer(accumulate_grad_batches=%d) and a DataLoader of %s the batch_size", of, part)),
