@@ -161,22 +161,36 @@ func traceable(p *command.Prog, env []string, d *gpu.Device) error {
 		return errors.New("the command's Python was not found")
 	}
 	if major, minor, ok := of.Torch(); ok && (major < 2 || major == 2 && minor < 1) {
-		return fmt.Errorf("torch %s is older than 2.1, and has no tensors that can be traced", of.TorchBuild())
+		return &torchError{of.TorchBuild(), "is older than 2.1, and has no tensors that can be traced",
+			"torch 2.1 or later"}
 	}
 	if _, cuda := of.TorchCUDA(); cuda == "none" {
-		return fmt.Errorf("torch %s is built without CUDA, and cannot make a card's tensors", of.TorchBuild())
+		return &torchError{of.TorchBuild(), "is built without CUDA, and cannot make a card's tensors",
+			"a torch that is built for CUDA"}
 	}
 	return trace.Supported()
 }
 
-// TraceHelps reports whether a trace could well show what is not known of the command on a device.
-func (r *Reading) TraceHelps(d *gpu.Device) bool {
+// A torchError is why a command cannot be traced with the torch that its Python has.
+type torchError struct{ has, why, takes string }
+
+func (e *torchError) Error() string { return fmt.Sprintf("torch %s %s", e.has, e.why) }
+
+// TraceHelps reports whether a trace could well show what is not known of the command on a device. takes is what its
+// Python would have to have for that, and has what it has; "" where nothing is lacking.
+func (r *Reading) TraceHelps(d *gpu.Device) (helps bool, takes, has string) {
 	p := r.program
-	if p == nil || p.Kind == command.Code || r.AsksForHelp || r.Failed || traceable(p, r.Command.Env, d) != nil {
-		return false
+	if p == nil || p.Kind == command.Code || r.AsksForHelp || r.Failed || r.Foreseer != nil {
+		return false, "", ""
 	}
-	_, _, ok := python.Of(*p, r.Command.Env).Torch()
-	return ok && r.Foreseer == nil
+	if _, _, ok := python.Of(*p, r.Command.Env).Torch(); !ok {
+		return false, "", ""
+	}
+	err := traceable(p, r.Command.Env, d)
+	if other := (*torchError)(nil); errors.As(err, &other) && trace.Supported() == nil {
+		return true, other.takes, other.has
+	}
+	return err == nil, "", ""
 }
 
 // price fills what the ladders of the job do not know from a trace of its script. It changes set. notes is what is to

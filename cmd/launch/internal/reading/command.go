@@ -58,8 +58,12 @@ func TraceHint(p *intake.Reading, d *gpu.Device, flags []string) string {
 			return ""
 		}
 	}
-	if !p.TraceHelps(d) {
+	helps, takes, has := p.TraceHelps(d)
+	switch {
+	case !helps:
 		return ""
+	case takes != "":
+		return fmt.Sprintf("launch plan --trace would show what it needs, but takes %s: this command's Python has torch %s", takes, has)
 	}
 	command := slices.Concat([]string{"launch", "plan", "--trace"}, flags, []string{"--"}, p.Command.Args)
 	return "to see what it needs, without a card: " + ui.OneLine(ui.Quote(command))
