@@ -44,7 +44,7 @@ func readImports() map[string][]string {
 var only = map[string]string{
 	"github.com/spf13/viper":         "cmd/launch/internal/settings",
 	"github.com/hashicorp/go-plugin": "core/plugin",
-	"github.com/NVIDIA/go-nvml":      "core/gpu/nvml",
+	"github.com/NVIDIA/go-nvml":      "core/gpu/drivers",
 	"github.com/creack/pty":          "core/proc",
 	"github.com/expr-lang/expr":      "core/plugin/declared",
 	"charm.land/lipgloss/v2":         "core/ui",
@@ -331,7 +331,7 @@ func TestArchitectureSeesViolations(t *testing.T) {
 		"core imports a plugin":         {"core/run", module + "plugins/sisr", "core may not import plugins/sisr"},
 		"run imports a process":         {"core/run", module + "core/proc", "may not import core/proc"},
 		"viper outside cmd":             {"core/record", "github.com/spf13/viper", "only " + door + "settings may import"},
-		"go-nvml in a command":          {"cmd/launch", "github.com/NVIDIA/go-nvml/pkg/nvml", "only core/gpu/nvml may import"},
+		"go-nvml in a command":          {"cmd/launch", "github.com/NVIDIA/go-nvml/pkg/nvml", "only core/gpu/drivers may import"},
 		"a plugin starts processes":     {"plugins/sisr", module + "core/proc", "a plugin may not import core/proc"},
 		"a plugin imports another":      {"plugins/moco", module + "plugins/sisr/arch", "may not import another's"},
 		"a command imports another":     {door + "plan", module + door + "run", "may not import " + door + "run"},

@@ -26,7 +26,7 @@
 //	small     unit, lazy, file, private: amounts of memory, late expressions, files of any kind, files of one's own
 //
 // Decisions are pure functions of values (ladder.Fit, run.Next, attempt's outcome, oom's verdict). Packages that act on
-// the world (proc, nvml, record, plugin/host, overlay) decide nothing. cmd/launch wires them: it reads the settings,
+// the world (proc, gpu/drivers, record, plugin/host, overlay) decide nothing. cmd/launch wires them: it reads the settings,
 // which go no further, and has a folder for each command (cmd/launch/main.go lists them). A plugin (plugins/)
 // imports what pluginMay lists, and no more.
 //

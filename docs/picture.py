@@ -90,7 +90,7 @@ def top():
         root = os.path.join(HERE, "..")
         subprocess.run(["go", "build", "-o", work + "/liveruns", "./tools/liveruns"], cwd=root, check=True)
         subprocess.run(["cc", "-shared", "-fPIC", "-o", work + "/libnvidia-ml.so.1",
-                        root + "/core/gpu/nvml/testdata/fakenvml.c"], check=True)
+                        root + "/core/gpu/drivers/testdata/fakenvml.c"], check=True)
         for name in ("jupyter-lab", "ollama"):  # the other processes
             shutil.copy("/bin/sleep", os.path.join(work, name))
             running.append(subprocess.Popen([os.path.join(work, name), "600"]))

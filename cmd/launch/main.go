@@ -23,7 +23,7 @@ import (
 
 	"github.com/launch-ml/launch/cmd/launch/internal/cli"
 	"github.com/launch-ml/launch/cmd/launch/internal/root"
-	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/gpu/drivers"
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/declared"
 	"github.com/launch-ml/launch/core/plugin/host"
@@ -60,7 +60,7 @@ func factory() *cli.Factory {
 func main() {
 	// Each of these returns at once unless this process was started as the keeper, as a plugin, or to ask the driver.
 	host.ServeMain(builtins...)
-	nvml.ChildMain()
+	drivers.ChildMain()
 	trace.ChildMain()
 
 	debug.SetGCPercent(400) // costs some MiB at most, and the program starts sooner

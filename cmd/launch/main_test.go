@@ -13,7 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/launch-ml/launch/cmd/launch/internal/result"
-	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/gpu/drivers"
 	"github.com/launch-ml/launch/core/plugin/host"
 	"github.com/launch-ml/launch/core/room"
 )
@@ -21,7 +21,7 @@ import (
 // The test binary is launch: as "launch" on the scripts' PATH, and as its keeper, its plugins and its view of the driver.
 func TestMain(m *testing.M) {
 	host.ServeMain(builtins...)
-	nvml.ChildMain()
+	drivers.ChildMain()
 	testscript.Main(m, map[string]func(){"launch": func() {
 		if dir := os.Getenv(claimsForTest); dir != "" {
 			room.ClaimsWithin(dir)

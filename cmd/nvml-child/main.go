@@ -2,6 +2,6 @@
 // cannot load it: it carries this program, linked to glibc.
 package main
 
-import "github.com/launch-ml/launch/core/gpu/nvml"
+import "github.com/launch-ml/launch/core/gpu/drivers"
 
-func main() { nvml.ChildMain() }
+func main() { drivers.ChildMain() }

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/gpu/drivers"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -124,13 +124,13 @@ func cards(m Machine) []Finding {
 func cardsFailed(m Machine, err error) []Finding {
 	d, box, text := m.Driver.Value, m.Container.Value.Kind, err.Error()
 	switch {
-	case errors.Is(err, nvml.ErrNoDriver) && d.Module == "" && !m.inWSL():
+	case errors.Is(err, drivers.ErrNoDriver) && d.Module == "" && !m.inWSL():
 		return finding(Absent, "no NVML", "")
-	case errors.Is(err, nvml.ErrNoDriver) && box != "":
+	case errors.Is(err, drivers.ErrNoDriver) && box != "":
 		return finding(Wrong, "no NVML: libnvidia-ml.so.1 is not in the container",
 			"launch cannot measure the card; the container lacks the driver's libraries",
 			append(startWithCard(box), "export NVIDIA_DRIVER_CAPABILITIES=compute,utility")...)
-	case errors.Is(err, nvml.ErrNoDriver):
+	case errors.Is(err, drivers.ErrNoDriver):
 		return finding(Wrong, "no NVML: libnvidia-ml.so.1 was not found",
 			"launch cannot measure the card; the driver's libraries are incomplete", "ldconfig -p | grep libnvidia-ml",
 			install(d.OS))

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/gpu/drivers"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/python"
 	"github.com/launch-ml/launch/core/room"
@@ -41,7 +41,7 @@ type Subject struct {
 func LookAtMachine(ctx context.Context, of Subject) Machine {
 	root := os.DirFS("/")
 	m := Machine{Env: of.Env, Dir: of.Dir, Kernel: strings.TrimSpace(read(root, "proc/sys/kernel/osrelease"))}
-	devices := later(ctx, func(ctx context.Context) ([]gpu.Device, error) { return nvml.List(ctx) })
+	devices := later(ctx, func(ctx context.Context) ([]gpu.Device, error) { return drivers.List(ctx) })
 	box := later(ctx, func(context.Context) (Container, error) { return Container{surrounding(root, of.Env)}, nil })
 	driver := later(ctx, func(context.Context) (Driver, error) { return driverOn(root, access), nil })
 	memory := later(ctx, func(context.Context) (Memory, error) { return hostMemory(root) })

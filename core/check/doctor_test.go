@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/gpu/drivers"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -100,14 +100,14 @@ var cardFaults = []fault{
 			m.Cards.Err = errors.New("asking the NVIDIA driver: Driver/library version mismatch")
 		},
 		func(m *Machine) {
-			m.Driver.Value, m.Cards.Err = Driver{}, fmt.Errorf("%w: not found", nvml.ErrNoDriver)
+			m.Driver.Value, m.Cards.Err = Driver{}, fmt.Errorf("%w: not found", drivers.ErrNoDriver)
 		}},
 	{"a container that lost its cards", "cards", Wrong, "systemd", "--device /dev/nvidiactl",
 		inBox("docker", func(m *Machine) { m.Cards.Err = errors.New("asking the NVIDIA driver: Unknown Error") }),
 		inBox("docker", nothing)},
 	{"no NVML in a container", "cards", Wrong, "not in the container", "NVIDIA_DRIVER_CAPABILITIES",
-		inBox("docker", func(m *Machine) { m.Cards.Err = nvml.ErrNoDriver }),
-		inBox("docker", func(m *Machine) { m.Driver.Value, m.Cards.Err = Driver{}, nvml.ErrNoDriver })},
+		inBox("docker", func(m *Machine) { m.Cards.Err = drivers.ErrNoDriver }),
+		inBox("docker", func(m *Machine) { m.Driver.Value, m.Cards.Err = Driver{}, drivers.ErrNoDriver })},
 	{"a driver that hangs", "cards", Wrong, "hangs", "nvidia-smi -pm 1",
 		func(m *Machine) { m.Cards.Err = fmt.Errorf("no answer: %w", context.DeadlineExceeded) }, nothing},
 	{"a lost card", "cards", Wrong, "not taken it", "dmesg", func(m *Machine) { m.Cards.Value = nil },

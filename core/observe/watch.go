@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/gpu/drivers"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
@@ -87,7 +87,7 @@ func Start(ctx context.Context, of Subject) *Watch {
 		w.timeline.is, w.timeline.from = mem.Used, cmp.Or(d.Asked, "NVML")
 		uuid, before, alone := d.UUID, d.Used, len(d.Processes) == 0
 		start(func(ctx context.Context) {
-			_ = nvml.Watch(ctx, of.Every, func(_ time.Time, devices []gpu.Device) {
+			_ = drivers.Watch(ctx, of.Every, func(_ time.Time, devices []gpu.Device) {
 				for _, dev := range devices {
 					if dev.UUID == uuid {
 						w.lookAt(dev, before, alone)

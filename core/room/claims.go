@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/gpu/drivers"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -334,7 +334,7 @@ func again(cards, all []gpu.Device) []gpu.Device {
 func list(ctx context.Context) ([]gpu.Device, error) {
 	patient, cancel := proc.WithPatience(ctx, DriverDeadline)
 	defer cancel()
-	return nvml.List(patient)
+	return drivers.List(patient)
 }
 
 func visible(pid int) bool {

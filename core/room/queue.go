@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/gpu/drivers"
 	"github.com/launch-ml/launch/core/private"
 )
 
@@ -182,7 +182,7 @@ func watchForAll(ctx context.Context) {
 	for ctx.Err() == nil {
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
 			before := ""
-			_ = nvml.Watch(ctx, sight, func(now time.Time, all []gpu.Device) {
+			_ = drivers.Watch(ctx, sight, func(now time.Time, all []gpu.Device) {
 				text, err := json.Marshal(append([]gpu.Device{}, all...)) // none is a look, too
 				switch {
 				case err != nil:

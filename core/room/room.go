@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/gpu/drivers"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -68,7 +68,7 @@ func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 	var err error
 	r.all, err = list(ctx)
 	switch {
-	case errors.Is(err, nvml.ErrNoDriver):
+	case errors.Is(err, drivers.ErrNoDriver):
 		if w.Device != "auto" {
 			return r, fmt.Errorf("%w; use --device cpu for host memory, or --vram 12GiB to plan for a card of that "+
 				"size", err)

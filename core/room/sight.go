@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/gpu/drivers"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -20,7 +20,7 @@ func Cards(ctx context.Context, w Wish, env []string) ([]gpu.Device, error) {
 		return nil, nil
 	}
 	all, err := list(ctx)
-	if errors.Is(err, nvml.ErrNoDriver) {
+	if errors.Is(err, drivers.ErrNoDriver) {
 		return nil, nil
 	}
 	if err != nil {

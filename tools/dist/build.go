@@ -14,7 +14,7 @@ import (
 // build builds launch, static and with musl, and before it the program that launch carries: linked to glibc, it loads
 // NVIDIA's library.
 func (d *dist) build(ctx context.Context, a architecture) ([]byte, error) {
-	carried := filepath.Join(d.src, "core/gpu/nvml/carried.bin")
+	carried := filepath.Join(d.src, "core/gpu/drivers/carried.bin")
 	if err := d.compile(ctx, a, "linux-gnu.2.17", carried, "./cmd/nvml-child", "-s -w -buildid="); err != nil {
 		return nil, err
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/gpu/drivers"
 )
 
 // again is the time after which a driver that has failed is asked again.
@@ -28,7 +28,7 @@ func Watch(ctx context.Context, every time.Duration) (last func() ([]gpu.Device,
 	go func() {
 		defer close(end)
 		for ctx.Err() == nil {
-			err := nvml.Watch(ctx, every, func(_ time.Time, all []gpu.Device) { set(all, nil) })
+			err := drivers.Watch(ctx, every, func(_ time.Time, all []gpu.Device) { set(all, nil) })
 			if ctx.Err() != nil {
 				return
 			}

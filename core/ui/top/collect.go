@@ -17,7 +17,7 @@ import (
 // Sources are where a collector looks.
 type Sources struct {
 	Runs record.Store
-	// Cards returns the last look at the cards. The error wraps nvml.ErrNoDriver where there is no driver.
+	// Cards returns the last look at the cards. The error wraps drivers.ErrNoDriver where there is no driver.
 	Cards func() ([]gpu.Device, error)
 }
 

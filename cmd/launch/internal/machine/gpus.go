@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/launch-ml/launch/cmd/launch/internal/cli"
-	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/gpu/drivers"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/ui"
@@ -22,8 +22,8 @@ func NewGPUs() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, cancel := proc.WithPatience(c.Context(), room.DriverDeadline)
 			defer cancel()
-			all, err := nvml.List(ctx)
-			if err != nil && !errors.Is(err, nvml.ErrNoDriver) {
+			all, err := drivers.List(ctx)
+			if err != nil && !errors.Is(err, drivers.ErrNoDriver) {
 				return err
 			}
 			held := room.Claims()

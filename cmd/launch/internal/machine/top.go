@@ -13,7 +13,7 @@ import (
 	"github.com/launch-ml/launch/cmd/launch/internal/cli"
 	"github.com/launch-ml/launch/cmd/launch/internal/settings"
 	"github.com/launch-ml/launch/core/gpu"
-	"github.com/launch-ml/launch/core/gpu/nvml"
+	"github.com/launch-ml/launch/core/gpu/drivers"
 	"github.com/launch-ml/launch/core/proc"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
@@ -64,7 +64,7 @@ func printTop(ctx context.Context, from top.Sources, asJSON bool) error {
 	from.Cards = func() ([]gpu.Device, error) {
 		ctx, cancel := proc.WithPatience(ctx, room.DriverDeadline)
 		defer cancel()
-		return nvml.List(ctx)
+		return drivers.List(ctx)
 	}
 	snapshot := top.New(from).Look(time.Now())
 	if asJSON {

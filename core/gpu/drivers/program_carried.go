@@ -1,6 +1,6 @@
 //go:build carried
 
-package nvml
+package drivers
 
 import (
 	_ "embed"

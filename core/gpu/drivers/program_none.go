@@ -1,6 +1,6 @@
 //go:build !cgo && !carried
 
-package nvml
+package drivers
 
 import "errors"
 

@@ -1,9 +1,9 @@
-// Package nvml asks NVIDIA's driver about the devices. It is the only importer of go-nvml.
+// Package drivers asks the drivers of this machine about its devices. It is the only importer of go-nvml.
 //
 // The driver's library is loaded into a process of its own, this program re-executed: a library that is older than
 // the headers lacks symbols, and a call to one ends the process with "symbol lookup error" and status 127, which no
 // recover catches. So the worst that a broken driver does to a training is that its card is not known.
-package nvml
+package drivers
 
 import (
 	"bufio"
@@ -93,7 +93,7 @@ func ChildMain() {
 }
 
 // errChild keeps a program that does not call [ChildMain], such as a test, from starting itself without end.
-var errChild = errors.New("asking the NVIDIA driver: this program does not call nvml.ChildMain")
+var errChild = errors.New("asking the NVIDIA driver: this program does not call drivers.ChildMain")
 
 func isChild() bool { return len(os.Args) > 1 && os.Args[1] == word }
 

@@ -1,6 +1,6 @@
 //go:build cgo && !carried
 
-package nvml
+package drivers
 
 // program is this program, which can load the library itself.
 func program() (path string, started func(), err error) { return "/proc/self/exe", func() {}, nil }
