@@ -2,9 +2,7 @@
 package gpu
 
 import (
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -13,13 +11,17 @@ import (
 // The kinds of device.
 const (
 	CUDA = "cuda"
+	HIP  = "hip" // AMD's, under ROCm
+	XPU  = "xpu" // Intel's, under Level Zero
 	CPU  = "cpu" // the host's memory is the room
 )
 
 // A Device is a GPU, a MIG slice of one, or the host.
 type Device struct {
-	Kind  string     `json:"kind"`
-	Index int        `json:"index"` // in NVML's order, which is that of the PCI bus
+	Kind  string `json:"kind"`
+	Index int    `json:"index"` // in the driver's order: of NVML, of ROCm without a mask, of the PCI bus
+	// UUID tells the card from all others, for as long as the machine runs: the driver's own ("GPU-…", "MIG-…"), else
+	// where the card is ("pci-0000:03:00.0", "soc").
 	UUID  string     `json:"uuid,omitempty"`
 	Name  string     `json:"name"`
 	Total unit.Bytes `json:"total_bytes"` // what the driver can give out, its own reserve taken off
@@ -28,7 +30,11 @@ type Device struct {
 	Reserved *unit.Bytes `json:"reserved_bytes"`
 	// Capability is the CUDA compute capability, "8.6"; empty where it is not known.
 	Capability string `json:"capability,omitempty"`
-	Driver     string `json:"driver,omitempty"`
+	// Arch is AMD's name of the architecture, "gfx942"; empty for other cards.
+	Arch   string `json:"arch,omitempty"`
+	Driver string `json:"driver,omitempty"`
+	// Shared: the card has no memory of its own. Total is the machine's, and Used is what all programs hold of that.
+	Shared bool `json:"shared,omitempty"`
 	// Busy is how much of the driver's last sample period a kernel ran, in percent; nil if that is not known. No document
 	// has it: it is of a moment, and plugins must not price by it.
 	Busy *int `json:"-"`
@@ -45,6 +51,23 @@ type Device struct {
 	TotalSource string `json:"total_source,omitempty"`
 }
 
+// OnCard reports whether a program on the device runs on a card, and not on the host.
+func (d Device) OnCard() bool { return d.Kind == CUDA || d.Kind == HIP || d.Kind == XPU }
+
+// Reporter is what the figures of a card are read from.
+func (d Device) Reporter() string {
+	switch {
+	case d.Asked != "":
+		return d.Asked
+	case d.Kind == CUDA && d.UUID != onSoC:
+		return "NVML"
+	}
+	return "the kernel's files"
+}
+
+// onSoC is the UUID of the card of a Jetson, where NVML cannot be asked.
+const onSoC = "soc"
+
 // Free is what a new process can take.
 func (d Device) Free() unit.Bytes { return max(0, d.Total-d.Used) }
 
@@ -54,57 +77,6 @@ type Process struct {
 	Used unit.Bytes `json:"used_bytes"`     // -1 where the driver does not say (WSL, WDDM)
 	Name string     `json:"name,omitempty"` // of its program, where it can be read
 	User string     `json:"user,omitempty"` // its owner, where it can be read
-}
-
-// ErrVisible reports a CUDA_VISIBLE_DEVICES that names no device here.
-type ErrVisible struct{ Value, Why string }
-
-func (e *ErrVisible) Error() string {
-	return fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s: %s", e.Value, e.Why)
-}
-
-// Visible returns the devices that a CUDA program started with env would see, in its order. Like CUDA it stops at the
-// first entry that names no device; entries are indices, (prefixes of) UUIDs of cards "GPU-…" and of slices "MIG-…".
-//
-// With indices and without CUDA_DEVICE_ORDER=PCI_BUS_ID the CUDA runtime numbers the fastest card first, which NVML
-// does not tell; unsure is then true if the devices differ.
-func Visible(env []string, all []Device) (seen []Device, unsure bool, err error) {
-	value, set := Lookup(env, "CUDA_VISIBLE_DEVICES")
-	order, _ := Lookup(env, "CUDA_DEVICE_ORDER")
-	mixed := order != "PCI_BUS_ID" && slices.ContainsFunc(all, func(d Device) bool { return d.Name != all[0].Name || d.Total != all[0].Total })
-	cards := whole(all)
-	if !set {
-		return cards, mixed, nil
-	}
-	if strings.TrimSpace(value) == "" || strings.TrimSpace(value) == "-1" || value == "NoDevFiles" {
-		return nil, false, &ErrVisible{value, "hides every device from the program"}
-	}
-	for entry := range strings.SplitSeq(value, ",") {
-		entry = strings.TrimSpace(entry)
-		i, numeric := strconv.Atoi(entry)
-		switch {
-		case numeric == nil && i >= 0 && i < len(cards):
-			seen, unsure = append(seen, cards[i]), unsure || mixed
-		case strings.HasPrefix(entry, "GPU-"), strings.HasPrefix(entry, "MIG-"):
-			var hits []Device
-			for _, d := range all {
-				if strings.HasPrefix(strings.ToLower(d.UUID), strings.ToLower(entry)) {
-					hits = append(hits, d)
-				}
-			}
-			if len(hits) != 1 {
-				goto stop
-			}
-			seen = append(seen, hits[0])
-		default:
-			goto stop
-		}
-	}
-stop:
-	if len(seen) == 0 {
-		return nil, false, &ErrVisible{value, fmt.Sprintf("names none of the %d devices here", len(all))}
-	}
-	return seen, unsure, nil
 }
 
 // Leaves returns the devices that a program can be given one by one: the cards that are not cut into slices, and the

@@ -458,7 +458,7 @@ func (r *Reading) price(ctx context.Context, o Options, known plugin.Recognized,
 	}
 	r.Run = &run.Run{
 		Job: r.Job, Ladders: set, Limits: o.Limits,
-		Rooms: r.Room.Host(), Room: r.Room.Size(), Empty: r.Room.Empty(), Host: r.Room.OnHost(),
+		Rooms: r.Room.Host(), Room: r.Room.Size(), Empty: r.Room.Empty(), Host: r.Room.OnHost(), Shared: r.Room.Shared(),
 	}
 	learned, is, err := learn(r.Job, r.Room, set)
 	if err != nil {

@@ -65,7 +65,7 @@ func (r *Reading) traceTyped(ctx context.Context, o Options) {
 	r.Foreseer = NewForeseer(o, r.Job, r.Room)
 	r.Warnings = append(r.Warnings, r.Foreseer.price(ctx, set)...)
 	r.Run = &run.Run{Job: r.Job, Ladders: set, Limits: o.Limits,
-		Rooms: r.Room.Host(), Room: r.Room.Size(), Empty: r.Room.Empty(), Host: r.Room.OnHost()}
+		Rooms: r.Room.Host(), Room: r.Room.Size(), Empty: r.Room.Empty(), Host: r.Room.OnHost(), Shared: r.Room.Shared()}
 	r.startsAllTheSame(o, r.Foreseer)
 }
 

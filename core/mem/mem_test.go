@@ -3,6 +3,7 @@ package mem
 import (
 	"testing"
 
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/unit"
 )
 
@@ -50,11 +51,11 @@ func TestOverheads(t *testing.T) {
 		t.Errorf("contexts: %v, %v, %v", small.Bytes, large.Bytes, hopper.Bytes)
 	}
 	for capability, want := range map[string]unit.Bytes{"": 8519680, "8.6": 8519680, "9.0": 32 * unit.MiB, "12.0": 32 * unit.MiB} {
-		if got := BLASWorkspace(capability).Bytes; got != want {
+		if got := BLASWorkspace(gpu.Device{Capability: capability}).Bytes; got != want {
 			t.Errorf("cuBLAS at capability %q: %v, want %v", capability, got, want)
 		}
 	}
-	if small, large := BLASLtWorkspace("8.6"), BLASLtWorkspace("9.0"); small.Bytes != unit.MiB || large.Bytes != 32*unit.MiB || !small.Guess {
+	if small, large := BLASLtWorkspace(gpu.Device{Capability: "8.6"}), BLASLtWorkspace(gpu.Device{Capability: "9.0"}); small.Bytes != unit.MiB || large.Bytes != 32*unit.MiB || !small.Guess {
 		t.Errorf("cuBLASLt: %v, from Hopper on %v", small.Bytes, large.Bytes)
 	}
 	// What a build took by itself, MiB of VmData after a step, and with what a trainer imports (overheads.go). The line

@@ -30,6 +30,18 @@ func CUDAContext(card string, total unit.Bytes) Item {
 	return it
 }
 
+// DeviceContext is [CUDAContext], or its like on a card of another maker, where nothing was measured.
+func DeviceContext(d gpu.Device) Item {
+	it := CUDAContext(d.Name, d.Total)
+	switch d.Kind {
+	case gpu.HIP:
+		it.What, it.From = "HIP context", "a guess: nothing was measured under ROCm; as a CUDA context, "+it.From
+	case gpu.XPU:
+		it.What, it.From = "Level Zero context", "a guess: nothing was measured on an Intel card; as a CUDA context, "+it.From
+	}
+	return it
+}
+
 // named reports whether a card's name holds one of these.
 func named(card string, names ...string) bool {
 	card = strings.ToUpper(card)
@@ -37,8 +49,20 @@ func named(card string, names ...string) bool {
 }
 
 // BLASWorkspace is cuBLAS's, which PyTorch takes through its allocator: CUBLAS_WORKSPACE_CONFIG's default is 8 MiB and
-// 128 KiB before Hopper (seen as 8,519,680 bytes) and 32 MiB from Hopper on (at/cuda/CublasHandlePool.cpp).
-func BLASWorkspace(capability string) Item {
+// 128 KiB before Hopper (seen as 8,519,680 bytes) and 32 MiB from Hopper on (at/cuda/CublasHandlePool.cpp). hipBLAS's is
+// 32 MiB, and 128 MiB on gfx94x and gfx95x (there, and docs/source/notes/hip.rst). On an Intel card none is known.
+func BLASWorkspace(d gpu.Device) Item {
+	capability := d.Capability
+	switch d.Kind {
+	case gpu.HIP:
+		it := Item{Kind: Workspace, What: "hipBLAS", Bytes: 32 * unit.MiB, Guess: true, From: "hipBLAS's default workspace"}
+		if strings.HasPrefix(d.Arch, "gfx94") || strings.HasPrefix(d.Arch, "gfx95") {
+			it.Bytes, it.From = 128*unit.MiB, "hipBLAS's default workspace from MI300 on"
+		}
+		return it
+	case gpu.XPU:
+		return Item{Kind: Workspace, What: "oneDNN", Guess: true, From: "not known: no workspace that stays was found"}
+	}
 	if it, ok := measuredBLAS(priors(), capability); ok {
 		return it
 	}
@@ -50,8 +74,17 @@ func BLASWorkspace(capability string) Item {
 }
 
 // BLASLtWorkspace is cuBLASLt's, which a linear layer with a bias asks of the allocator while it runs
-// (_getWorkspaceSize in aten/src/ATen/cuda/CUDABlas.cpp, pytorch#120925): 1 MiB, and 32 MiB from Hopper on.
-func BLASLtWorkspace(capability string) Item {
+// (_getWorkspaceSize in aten/src/ATen/cuda/CUDABlas.cpp, pytorch#120925): 1 MiB, and 32 MiB from Hopper on. hipBLASLt's
+// is 76 MiB.
+func BLASLtWorkspace(d gpu.Device) Item {
+	capability := d.Capability
+	switch d.Kind {
+	case gpu.HIP:
+		return Item{Kind: Workspace, What: "hipBLASLt", Bytes: 76 * unit.MiB, Guess: true,
+			From: "hipBLASLt's default workspace"}
+	case gpu.XPU:
+		return Item{Kind: Workspace, What: "oneDNN", Guess: true, From: "not known: no workspace that stays was found"}
+	}
 	it := Item{Kind: Workspace, What: "cuBLASLt", Bytes: unit.MiB, Guess: true, From: "cuBLASLt's default workspace before Hopper"}
 	if major, _, _ := strings.Cut(capability, "."); major >= "9" || len(major) > 1 {
 		it.Bytes, it.From = 32*unit.MiB, "cuBLASLt's default workspace from Hopper on"
@@ -76,6 +109,9 @@ func Collectives(d gpu.Device, ranks int64) []Item {
 		From: "buffers of 9 MiB a connection, of some channels, and NCCL's kernels"}
 	if named(d.Name, "A100", "A800", "H100", "H800", "H200", "GH200", "B100", "B200", "B300") {
 		it.Bytes, it.From = 600*unit.MiB, "cards with NVLink: at the least what H100s under DDP held beyond those without, in out-of-memory messages"
+	}
+	if d.Kind == gpu.HIP {
+		it.What, it.From = "RCCL", "not measured: as NCCL's, "+it.From
 	}
 	return []Item{it}
 }

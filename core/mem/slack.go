@@ -476,7 +476,7 @@ func (e Tensors) OnCard(d gpu.Device, c Caching) Estimate {
 	out := e.Alone()
 	out.Reserved = reserved
 	out.guessCopies(d)
-	out.Add(it, BLASWorkspace(d.Capability), BLASLtWorkspace(d.Capability), CUDAContext(d.Name, d.Total))
+	out.Add(it, BLASWorkspace(d), BLASLtWorkspace(d), DeviceContext(d))
 	return out
 }
 
@@ -486,6 +486,9 @@ func (e *Estimate) guessCopies(d gpu.Device) {
 	for i := range e.Items {
 		if it := &e.Items[i]; it.Kind == Workspace && it.What == nn.CuDNN && !it.Guess && d.Capability != ada {
 			it.Guess, it.From = true, it.From+"; as on an RTX 4090"
+			if d.Kind == gpu.HIP {
+				it.What, it.From = "MIOpen", "not known: what cuDNN takes, "+it.From
+			}
 		}
 	}
 }

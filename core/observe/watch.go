@@ -3,7 +3,6 @@
 package observe
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -77,14 +76,14 @@ func Start(ctx context.Context, of Subject) *Watch {
 	})
 	start(func(ctx context.Context) { watchAnon(ctx, w.PID, w.recorder.addHost) })
 	w.timeline.benchmark = of.Benchmark
-	w.timeline.pooled = of.Device == nil || of.Device.Kind == gpu.CUDA
+	w.timeline.pooled = of.Device == nil || of.Device.OnCard()
 	switch d := of.Device; {
 	case d == nil || d.Planned:
 	case d.Kind == gpu.CPU && of.Limited:
 		w.timeline.is, w.timeline.from = mem.Data, "VmData in /proc/PID/status"
 		start(func(ctx context.Context) { watchData(ctx, w.PID, w.see) })
-	case d.Kind == gpu.CUDA && d.UUID != "":
-		w.timeline.is, w.timeline.from = mem.Used, cmp.Or(d.Asked, "NVML")
+	case d.OnCard() && d.UUID != "":
+		w.timeline.is, w.timeline.from = mem.Used, d.Reporter()
 		uuid, before, alone := d.UUID, d.Used, len(d.Processes) == 0
 		start(func(ctx context.Context) {
 			_ = drivers.Watch(ctx, of.Every, func(_ time.Time, devices []gpu.Device) {

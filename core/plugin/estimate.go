@@ -41,10 +41,10 @@ func Price(phase string, e mem.Tensors, d gpu.Device) Phase {
 		p.Allocated, p.Estimate.Reserved = u.Allocated, u.Reserved
 	}
 	switch d.Kind {
-	case gpu.CUDA:
+	case gpu.CUDA, gpu.HIP, gpu.XPU:
 		p.Estimate = e.OnCard(d, mem.Caching{})
 		if p.Allocated > 0 {
-			workspace := mem.BLASWorkspace(d.Capability).Bytes
+			workspace := mem.BLASWorkspace(d).Bytes
 			p.Allocated += workspace
 			p.Estimate.Reserved += workspace
 		}

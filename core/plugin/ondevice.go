@@ -14,7 +14,7 @@ import (
 func OnDevice(e mem.Tensors, d gpu.Device, prog command.Prog, env []string) mem.Estimate {
 	at := python.Of(prog, env)
 	switch d.Kind {
-	case gpu.CUDA:
+	case gpu.CUDA, gpu.HIP, gpu.XPU:
 		return e.OnCard(d, mem.CachingOf(at.AllocatorConf()))
 	case gpu.CPU:
 		out := e.Alone()

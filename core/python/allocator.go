@@ -17,6 +17,9 @@ const Allocator = "allocator"
 // versions take nothing. The variable that turns the cache off is appended as if it were one of the options.
 func (e Environment) AllocatorConf() (conf string, torch int) {
 	older, newer, uncached := e.value(olderConf), e.value(newerConf), e.value(noCaching)
+	if older == "" && e.forROCm() {
+		older = e.value(hipConf)
+	}
 	if older+newer+uncached == "" {
 		return "", 0
 	}
@@ -43,12 +46,17 @@ func (e Environment) value(name string) string {
 
 const (
 	olderConf = "PYTORCH_CUDA_ALLOC_CONF"
+	hipConf   = "PYTORCH_HIP_ALLOC_CONF" // of a torch for ROCm, where the older one is not set
 	newerConf = "PYTORCH_ALLOC_CONF"
 	noCaching = "PYTORCH_NO_CUDA_MEMORY_CACHING" // of any value but none (forceUncachedAllocator in CUDACachingAllocator.cpp)
 )
 
+// forROCm reports whether torch was built for ROCm.
+func (e Environment) forROCm() bool { return hipVersion.MatchString(e.torch()) }
+
 // ExpandableSegments returns the edit that makes PyTorch's caching allocator use expandable segments. ok is false
-// unless they are known to be safe: Linux without WSL or Jetson, torch 2.2 or later, no setting of the user's, and no
+// unless they are known to be safe: Linux without WSL or Jetson, torch 2.2 or later for CUDA (others say that their
+// platform has none, CUDACachingAllocator.cpp without PYTORCH_C10_DRIVER_API_SUPPORTED), no setting of the user's, no
 // env(1) in the command that would remove the variable. A plugin whose family shares tensors between processes must not
 // offer it (pytorch#165685, vllm#42609).
 func (e Environment) ExpandableSegments() (config.Edit, bool) {
@@ -60,7 +68,7 @@ func (e Environment) ExpandableSegments() (config.Edit, bool) {
 		return config.Edit{}, false
 	}
 	major, minor, ok := e.Torch()
-	if !ok || major < 2 || major == 2 && minor < 2 {
+	if !ok || major < 2 || major == 2 && minor < 2 || e.forROCm() || strings.Contains(e.TorchBuild(), "+xpu") {
 		return config.Edit{}, false
 	}
 	return config.Edit{

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/launch-ml/launch/core/gpu"
+
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/unit"
@@ -66,7 +68,7 @@ type ReceiptKey struct {
 
 // A Machine is everything besides the job that memory depends on.
 type Machine struct {
-	Kind       string     `json:"kind"`                  // "cuda" or "cpu"
+	Kind       string     `json:"kind"`                  // "cuda", "hip", "xpu" or "cpu"
 	Card       string     `json:"card,omitempty"`        // its name
 	Total      unit.Bytes `json:"total_bytes,omitempty"` // of a card; 0 on a CPU, where a limit does not change the need
 	Capability string     `json:"capability,omitempty"`
@@ -129,7 +131,7 @@ func (r Receipt) checkHead() error {
 		return fmt.Errorf("a newer launch wrote it (version %d, this one reads %d)", r.Version, ReceiptVersion)
 	case r.Run == "" || r.Attempt < 1 || r.Time.IsZero() || r.Job.Plugin == "" || r.Job.Phase == "":
 		return fmt.Errorf("its run, attempt, time, plugin or phase is missing")
-	case r.Machine.Kind != "cuda" && r.Machine.Kind != "cpu":
+	case r.Machine.Kind != gpu.CPU && !(gpu.Device{Kind: r.Machine.Kind}).OnCard():
 		return fmt.Errorf("%q is not a known kind of machine", r.Machine.Kind)
 	case len(r.Measured) == 0:
 		return fmt.Errorf("it has no measurement")

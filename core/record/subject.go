@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -56,8 +57,9 @@ func machineOf(env []string, d *gpu.Device, limited bool) Machine {
 		return Machine{}
 	}
 	m := Machine{Kind: d.Kind}
-	if d.Kind == gpu.CUDA {
-		m.Card, m.Total, m.Capability, m.Driver = d.Name, d.Total, d.Capability, d.Driver
+	if d.OnCard() {
+		m.Card, m.Total, m.Driver = d.Name, d.Total, d.Driver
+		m.Capability = cmp.Or(d.Capability, d.Arch)
 	} else if limited {
 		env = append(slices.Clone(env), python.SteadyHeap(env)...)
 	}
@@ -68,7 +70,11 @@ func machineOf(env []string, d *gpu.Device, limited bool) Machine {
 // allocators lists, for each kind of device, the variables that change how much freed memory the process keeps.
 var allocators = map[string][]string{
 	gpu.CUDA: {"PYTORCH_CUDA_ALLOC_CONF=", "PYTORCH_ALLOC_CONF=", "PYTORCH_NO_CUDA_MEMORY_CACHING=", "CUBLAS_WORKSPACE_CONFIG="},
-	gpu.CPU:  {"MALLOC_", "OMP_NUM_THREADS=", "MKL_NUM_THREADS=", "LD_PRELOAD="},
+	gpu.HIP: {"PYTORCH_CUDA_ALLOC_CONF=", "PYTORCH_HIP_ALLOC_CONF=", "PYTORCH_ALLOC_CONF=",
+		"PYTORCH_NO_CUDA_MEMORY_CACHING=", "PYTORCH_NO_HIP_MEMORY_CACHING=", "CUBLAS_WORKSPACE_CONFIG=",
+		"HIPBLAS_WORKSPACE_CONFIG=", "HIPBLASLT_WORKSPACE_SIZE="},
+	gpu.XPU: {"PYTORCH_ALLOC_CONF="},
+	gpu.CPU: {"MALLOC_", "OMP_NUM_THREADS=", "MKL_NUM_THREADS=", "LD_PRELOAD="},
 }
 
 func allocatorOf(env []string, kind string) string {

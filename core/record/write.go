@@ -153,7 +153,7 @@ func refused(a *run.Attempt, kind string, formula bool) (out []mem.Measurement) 
 	switch {
 	case kind == gpu.CPU && a.Plan.Room > 0 && (rep.Kind == oom.CPUAlloc || !formula && rep.Kind == oom.HostOOM):
 		return []mem.Measurement{{Is: mem.Data, Bytes: a.Plan.Room + 1, Bound: mem.AtLeast, From: "the limit that it ran into"}}
-	case kind == gpu.CUDA && a.Plan.Room > 0 && !formula && ofCard:
+	case (gpu.Device{Kind: kind}).OnCard() && a.Plan.Room > 0 && !formula && ofCard:
 		if rep.Kind != oom.GPUFragmentation && rep.Allocated != nil && rep.Requested != nil {
 			out = append(out, mem.Measurement{Is: mem.Allocated, Bytes: *rep.Allocated + *rep.Requested, Bound: mem.AtLeast, From: message})
 		}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/private"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -37,6 +38,14 @@ var HostMemory = Resource{Kind: "host memory"}
 
 // Card is a card, or a MIG slice, by its UUID.
 func Card(uuid string) Resource { return Resource{Kind: "card", ID: uuid} }
+
+// Of is what a launch claims of a device: of a card that shares the memory of the machine, host memory.
+func Of(d gpu.Device) Resource {
+	if d.Shared {
+		return HostMemory
+	}
+	return Card(d.UUID)
+}
 
 // A Want is what a launch claims.
 type Want struct {

@@ -27,6 +27,7 @@ func (w Wish) Chooses() bool { return w.Device == Any || strings.Contains(w.Devi
 type Hold struct {
 	claims  []*Claim
 	devices []gpu.Device
+	all     []gpu.Device // of the machine
 	reserve unit.Bytes
 	chosen  bool
 }
@@ -43,7 +44,7 @@ func (r *Room) Claim(ctx context.Context, env []string, n Need, p Patience) (*Ho
 		return nil, err
 	}
 	strict := r.wish.Chooses() || p.For != 0
-	h := &Hold{reserve: r.wish.Reserve, chosen: r.wish.Chooses()}
+	h := &Hold{all: r.all, reserve: r.wish.Reserve, chosen: r.wish.Chooses()}
 	fresh := false
 	decide := func(held []Held, t turn) ([]Want, error) {
 		offers := r.offers(cards, held)
@@ -124,11 +125,11 @@ func (r *Room) cards(env []string, n *Need) ([]gpu.Device, error) {
 		}
 		return from, nil
 	}
-	if r.Device == nil || r.Device.Kind != gpu.CUDA || r.Device.Planned || r.Device.UUID == "" {
+	if r.Device == nil || !r.Device.OnCard() || r.Device.Planned || r.Device.UUID == "" {
 		return nil, nil
 	}
 	use := r.seen
-	_, narrowed := gpu.Lookup(env, "CUDA_VISIBLE_DEVICES")
+	narrowed := gpu.Narrowed(env, r.all) != ""
 	switch {
 	case n.Cards > 0:
 		use = use[:min(n.Cards, len(use))]
@@ -158,7 +159,7 @@ func (r *Room) fullest(offers []Offer) {
 func wants(offers []Offer, shares []Share) (out []Want) {
 	for i, o := range offers {
 		s := shares[min(i, len(shares)-1)]
-		w := Want{Resource: Card(o.Device.UUID), Bytes: min(s.Bytes, max(1, o.Free)), Open: s.Bytes == 0}
+		w := Want{Resource: Of(o.Device), Bytes: min(s.Bytes, max(1, o.Free)), Open: s.Bytes == 0}
 		if w.Open {
 			w.Bytes = max(1, o.Free)
 		}
@@ -213,13 +214,7 @@ func (h *Hold) Env(env []string) []string {
 	if h == nil || !h.chosen {
 		return env
 	}
-	const visible = "CUDA_VISIBLE_DEVICES="
-	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, visible) })
-	env = append(env, visible+Names(h.devices))
-	if slices.ContainsFunc(h.devices, func(d gpu.Device) bool { return d.UUID == "" }) {
-		env = append(env, "CUDA_DEVICE_ORDER=PCI_BUS_ID")
-	}
-	return env
+	return gpu.Narrow(env, h.devices, h.all)
 }
 
 // Plan makes the claims those of a plan that needs this much; 0: that is not known. It returns [ErrGone] if the plan
@@ -273,7 +268,7 @@ func (h *Hold) Uses(uuid string, used unit.Bytes, settled bool) {
 	for _, c := range h.claims {
 		w := c.Want()
 		switch { // at worst the claim stays as it is, and the driver counts what is used
-		case w.ID != uuid:
+		case w.Resource != HostMemory && w.ID != uuid:
 		case settled && !w.Open:
 			if want := used + used/grows + growsBy; !w.Settled || want > w.Bytes {
 				_ = c.Settle(max(used, min(want, max(w.Bytes, used+used/grows))))
@@ -308,7 +303,7 @@ func (h *Hold) Release() {
 	}
 }
 
-// Names lists devices as CUDA_VISIBLE_DEVICES does.
+// Names lists devices as --device does.
 func Names(devices []gpu.Device) string {
 	var out []string
 	for _, d := range devices {

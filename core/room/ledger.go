@@ -75,7 +75,7 @@ func (l ledger) offer(d gpu.Device) Offer {
 // not count: it would wait for its own end.
 func (l ledger) of(d gpu.Device) (out []Held) {
 	for _, h := range l.held {
-		if h.Resource == Card(d.UUID) && !h.Waiting && h.Refuses() && !l.around(h) {
+		if h.Resource == Of(d) && !h.Waiting && h.Refuses() && !l.around(h) {
 			out = append(out, h)
 		}
 	}

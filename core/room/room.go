@@ -84,17 +84,21 @@ func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 // among chooses the fullest device that the job would use: the job must fit there. Of devices to choose from it takes
 // the one with the most room, until [Room.Claim] chooses.
 func (r *Room) among(env []string, held []Held) error {
-	named := r.wish.Device != "auto" && r.wish.Device != Any
-	if named {
-		env = []string{"CUDA_VISIBLE_DEVICES=" + r.wish.Device, "CUDA_DEVICE_ORDER=PCI_BUS_ID"}
+	var seen []gpu.Device
+	var unsure bool
+	var err error
+	if r.wish.Device != "auto" && r.wish.Device != Any {
+		var ok bool
+		if seen, ok = gpu.Pick(r.wish.Device, r.all); !ok {
+			return fmt.Errorf("no such device among the %d of this machine; run `launch gpus` for a list", len(r.all))
+		}
+	} else {
+		seen, unsure, err = gpu.Visible(env, r.all)
 	}
-	seen, unsure, err := gpu.Visible(env, r.all)
-	if _, narrowed := gpu.Lookup(env, "CUDA_VISIBLE_DEVICES"); r.wish.Device == Any && !narrowed {
+	if r.wish.Device == Any && gpu.Narrowed(env, r.all) == "" {
 		seen, unsure = gpu.Leaves(r.all), false
 	}
 	switch {
-	case err != nil && named:
-		return fmt.Errorf("no such device among the %d of this machine; run `launch gpus` for a list", len(r.all))
 	case err != nil && r.wish.Chooses():
 		return err
 	case err != nil:
@@ -130,7 +134,7 @@ func hostDevice(w Wish) *gpu.Device {
 
 // Again measures the room again. If the driver no longer answers, the last values stay.
 func (r *Room) Again(ctx context.Context, env []string) {
-	if r.Device == nil || r.Device.Planned || r.Device.Kind == gpu.CPU {
+	if r.Device == nil || r.Device.Planned || !r.Device.OnCard() {
 		return
 	}
 	if now, err := Find(ctx, r.wish, env); err == nil && now.Device != nil {
@@ -140,6 +144,9 @@ func (r *Room) Again(ctx context.Context, env []string) {
 
 // OnHost reports whether the job runs in host memory.
 func (r Room) OnHost() bool { return r.Device != nil && r.Device.Kind == gpu.CPU }
+
+// Shared reports whether the device takes its memory from the host's.
+func (r Room) Shared() bool { return r.Device != nil && r.Device.Shared }
 
 // Limit is the limit for each process in host memory; 0: none.
 func (r Room) Limit() unit.Bytes { return r.wish.Limit() }

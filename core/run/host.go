@@ -76,15 +76,15 @@ func (r *Run) feed(p *Plan) {
 		from = last.Plan.Host.Rung
 		if last.Outcome.Ending == OutOfMemory {
 			if measured = r.hostRoom(last.Outcome.Report); measured == "" {
-				p.take(r.hostAt(from, p.Batch.Micro), h)
+				p.take(r.hostAt(from, p.Batch.Micro, p.Need()), h)
 				return
 			}
 		}
 	}
-	at := r.hostAt(from, p.Batch.Micro)
+	at := r.hostAt(from, p.Batch.Micro, p.Need())
 	if !r.Limits.AsAsked || measured != "" {
 		for i := from + 1; i < len(h.Rungs); i++ {
-			c := r.hostAt(i, p.Batch.Micro)
+			c := r.hostAt(i, p.Batch.Micro, p.Need())
 			switch {
 			case measured == "" && milder(c, at),
 				measured != "" && at.Rung == from && r.helps(h, i, from, measured, p.Batch.Micro),
@@ -141,13 +141,16 @@ func (c HostChoice) excess() (sum unit.Bytes) {
 	return sum
 }
 
-// hostAt returns the choice of a rung of the ladder for host memory.
-func (r *Run) hostAt(rung int, micro int64) HostChoice {
+// hostAt returns the choice of a rung of the ladder for host memory, beside what the plan needs of the card.
+func (r *Run) hostAt(rung int, micro int64, card unit.Bytes) HostChoice {
 	h := r.Ladders.Host
 	c := HostChoice{Rung: rung, Name: h.Rungs[rung].Name}
 	for _, n := range []HostNeed{{Name: ladder.HostMemory, Room: r.Rooms.Memory}, {Name: ladder.SharedMemory, Room: r.Rooms.Shm}} {
 		if r.Host && n.Name == ladder.HostMemory { // the phases' ladders count for that room
 			n.Name, n.Room = ladder.Apart, nil
+		}
+		if r.Shared && n.Name == ladder.HostMemory && n.Room != nil {
+			n.Room = &ladder.HostRoom{Free: max(0, n.Room.Free-card), By: n.Room.By + " less the card's part of it"}
 		}
 		n.Estimate = r.correctHost(n.Name, h.At(rung, n.Name, micro))
 		n.Verdict = n.judge()
@@ -227,7 +230,7 @@ func (r *Run) hostReason(p *Plan) string {
 	if p.Host == nil || p.Host.Rung == 0 {
 		return ""
 	}
-	for _, n := range r.hostAt(0, p.Batch.Micro).Needs {
+	for _, n := range r.hostAt(0, p.Batch.Micro, p.Need()).Needs {
 		if n.Verdict == ladder.May || n.Verdict == ladder.Not {
 			return fmt.Sprintf("the loaders as asked need %v, and %s has %v", n.Estimate.Total(), n.Name, n.Room.Free)
 		}

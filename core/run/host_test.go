@@ -251,7 +251,7 @@ func TestHostEditReplaces(t *testing.T) {
 func TestWorkersBesideTheLimit(t *testing.T) {
 	r := fed(func(unit.Bytes) mem.Estimate { return sure(g, g, 0) })
 	r.Host, r.Rooms.Memory = true, room(unit.MiB)
-	c := r.hostAt(0, 16)
+	c := r.hostAt(0, 16, 0)
 	n := c.Need(ladder.Apart)
 	// 18 batches in /dev/shm, 8 in the making, 64 MiB of each worker's own.
 	if want := (18+8)*16*unit.MiB + 8*64*unit.MiB; n == nil || n.Estimate.Total() != want || n.Verdict != ladder.Unknown || c.Need(ladder.HostMemory) != nil {
@@ -261,11 +261,11 @@ func TestWorkersBesideTheLimit(t *testing.T) {
 		t.Errorf("held up by it: %+v, %+v", p, stop)
 	}
 	last := len(r.Ladders.Host.Rungs) - 1 // no workers: the batches are made in the process itself, and are its own
-	if n := r.hostAt(last, 16); r.Ladders.Host.Rungs[last].Name != "no loader workers" || n.Need(ladder.Apart).Estimate.Total() != 0 {
+	if n := r.hostAt(last, 16, 0); r.Ladders.Host.Rungs[last].Name != "no loader workers" || n.Need(ladder.Apart).Estimate.Total() != 0 {
 		t.Errorf("without workers: %+v", n)
 	}
 	r.Host = false
-	if c := r.hostAt(0, 16); c.Need(ladder.Apart) != nil || c.Need(ladder.HostMemory) == nil {
+	if c := r.hostAt(0, 16, 0); c.Need(ladder.Apart) != nil || c.Need(ladder.HostMemory) == nil {
 		t.Errorf("with a card: %+v", c)
 	}
 }

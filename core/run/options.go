@@ -95,7 +95,7 @@ func (r *Run) hostOptions(last *Attempt, room string) (out []Option) {
 	}
 	micro := last.Plan.Batch.Micro
 	for i := last.Plan.Host.Rung + 1; i < len(h.Rungs); i++ {
-		c := r.hostAt(i, micro)
+		c := r.hostAt(i, micro, 0) // the room has the card's part off
 		n := c.Need(room)
 		if n == nil || !r.helps(h, i, last.Plan.Host.Rung, room, micro) {
 			continue

@@ -297,6 +297,8 @@ type Run struct {
 	Empty unit.Bytes `json:"empty_bytes,omitempty"`
 	// Host: the room is host memory.
 	Host bool `json:"host,omitempty"`
+	// Shared: the device has no memory of its own, and its room is a part of host memory.
+	Shared bool `json:"shared,omitempty"`
 	// Rooms are host memory and /dev/shm, measured again before every attempt.
 	Rooms ladder.HostRooms `json:"rooms"`
 	// Left is the state that was left by an attempt whose launch was killed.

@@ -274,7 +274,7 @@ func (t *Trace) estimate(names []string, at int, kinds map[int32]string, d gpu.D
 	e.Reserved = reserved
 	e.Add(mem.Item{Kind: mem.Slack, What: string(mem.Slack), Bytes: max(0, need-live), Guess: c.Other != "",
 		From: "the caching allocator replayed on what was traced"},
-		mem.BLASWorkspace(d.Capability), mem.BLASLtWorkspace(d.Capability), mem.CUDAContext(d.Name, d.Total))
+		mem.BLASWorkspace(d), mem.BLASLtWorkspace(d), mem.DeviceContext(d))
 	return e
 }
 

@@ -20,7 +20,7 @@ func CardsOf(all []gpu.Device, held []room.Held) []Card {
 	for _, d := range all {
 		c := Card{Device: d}
 		for _, h := range held {
-			if h.Resource == room.Card(d.UUID) && !h.Waiting {
+			if h.Resource == room.Of(d) && !h.Waiting {
 				c.Claims = append(c.Claims, h)
 			}
 		}
@@ -64,7 +64,7 @@ func (p Printer) GPUs(all []Card) {
 func (p Printer) OtherClaims(all []gpu.Device, held []room.Held) {
 	listed := map[room.Resource]bool{}
 	for _, d := range all {
-		listed[room.Card(d.UUID)] = true
+		listed[room.Of(d)] = true
 	}
 	for _, h := range held {
 		of := h.Kind

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/run"
@@ -408,7 +407,7 @@ func certainText(e mem.Estimate) string {
 // deviceLine names the device, what others hold of it, and the room.
 func deviceLine(v View) string {
 	if v.Device == nil {
-		return "no device: there is no NVIDIA driver here. Use --vram 12GiB to plan for a card, or --device cpu " +
+		return "no device: no card can be seen here. Use --vram 12GiB to plan for a card, or --device cpu " +
 			"--memory 8GiB for this machine"
 	}
 	d := v.Device
@@ -418,10 +417,12 @@ func deviceLine(v View) string {
 		s += " (" + cmp.Or(d.TotalFrom, "given, not measured") + ")"
 	case v.Limit > 0: // the device's amount is that limit too
 		s = fmt.Sprintf("this machine's memory, limited to %v by --memory", v.Limit)
+	case d.Shared:
+		s += fmt.Sprintf(", which shares this machine's memory of %v with everything else", d.Total)
 	case d.Total > 0:
 		s += ", " + d.Total.String()
 	}
-	if others := d.Used; others > 0 && d.Kind == gpu.CUDA {
+	if others := d.Used; others > 0 && d.OnCard() {
 		s += fmt.Sprintf(", %v in use by others", others)
 	}
 	s += fmt.Sprintf(" · room for this job %v", v.Run.Room)

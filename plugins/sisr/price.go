@@ -53,7 +53,7 @@ func (b *builder) step(v variant, s setting) (arch.StepConfig, error) {
 		Project: b.recipe.project, Model: b.recipe.model, Net: net, Batch: v.micro, LQ: v.lq, AMP: s.amp, Accumulate: v.accum,
 		DDP: slices.ContainsFunc(b.prog.Launchers, b.starts), OptimG: b.recipe.optG, OptimD: b.recipe.optD, EMA: b.recipe.withEMA, Disc: b.disc, OldTorch: b.oldTorch(), CPU: b.device.Kind == gpu.CPU, OneDNN: b.device.Kind == gpu.CPU,
 	}
-	if !launched(b.prog, b.job.Command.Env) && b.device.Kind == gpu.CUDA {
+	if !launched(b.prog, b.job.Command.Env) && b.device.OnCard() {
 		cfg.Replicas = b.job.Batch.Ranks
 	}
 	if b.recipe.project == arch.Neosr {

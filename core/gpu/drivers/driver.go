@@ -101,8 +101,11 @@ func memory(h nvml.Device, c *gpu.Device) {
 		}
 	}
 	// version 1 counts the driver's reserve as used
-	if m, r := h.GetMemoryInfo(); r == nvml.SUCCESS {
+	switch m, r := h.GetMemoryInfo(); r {
+	case nvml.SUCCESS:
 		c.Reserved, c.Total, c.Used = nil, unit.Bytes(m.Total), unit.Bytes(m.Used)
+	case nvml.ERROR_NOT_SUPPORTED: // GB10, Jetson
+		c.Shared = true
 	}
 }
 

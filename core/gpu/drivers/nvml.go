@@ -97,9 +97,8 @@ var errChild = errors.New("asking the NVIDIA driver: this program does not call 
 
 func isChild() bool { return len(os.Args) > 1 && os.Args[1] == word }
 
-// List returns the devices of this machine, MIG slices behind their cards. The error wraps [ErrNoDriver] where there is
-// no driver. Where the library cannot be loaded, nvidia-smi is asked.
-func List(ctx context.Context) ([]gpu.Device, error) {
+// listNVIDIA asks NVIDIA's library. Where it cannot be loaded, nvidia-smi is asked.
+func listNVIDIA(ctx context.Context) ([]gpu.Device, error) {
 	if isChild() {
 		return nil, errChild
 	}
@@ -133,9 +132,8 @@ func byLibrary(ctx context.Context) ([]gpu.Device, error) {
 	return nil, &loadingError{fmt.Errorf("asking the NVIDIA driver: %w: %s", err, firstLine(errs.String()))}
 }
 
-// Watch looks at the devices at once and then every so often, and hands each look to see, until ctx is done or the
-// driver fails. It returns nil when ctx ended it. Where the library cannot be loaded, nvidia-smi is asked.
-func Watch(ctx context.Context, every time.Duration, see func(time.Time, []gpu.Device)) error {
+// watchNVIDIA is [Watch] of NVIDIA's cards alone. Where the library cannot be loaded, nvidia-smi is asked.
+func watchNVIDIA(ctx context.Context, every time.Duration, see func(time.Time, []gpu.Device)) error {
 	if isChild() {
 		return errChild
 	}

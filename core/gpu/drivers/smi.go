@@ -156,17 +156,19 @@ func cardOf(row map[string]string) (gpu.Device, error) {
 	index, err := strconv.Atoi(row["index"])
 	total, isTotal := mib(row["memory.total"])
 	used, isUsed := mib(row["memory.used"])
+	shares := absent(row["memory.total"]) && absent(row["memory.used"])
 	switch {
 	case err != nil || !strings.HasPrefix(row["uuid"], "GPU-"):
 		return gpu.Device{}, errors.New("a line that is no card")
 	case row["mig.mode.current"] == "Enabled":
 		return gpu.Device{}, fmt.Errorf("card %d is cut into MIG slices, and it does not list their memory", index)
-	case !isTotal || !isUsed: // a card that was lost, or that shares the memory of the machine
+	case (!isTotal || !isUsed) && !shares: // a card that was lost
 		return gpu.Device{}, fmt.Errorf("the memory of card %d is unknown", index)
 	}
 	c := gpu.Device{Kind: gpu.CUDA, Index: index, UUID: row["uuid"], Name: row["name"],
 		Driver:     known(row["driver_version"]),
-		Capability: known(row["compute_cap"]), Total: total, Used: used, Asked: tool}
+		Capability: known(row["compute_cap"]), Total: total, Used: used, Asked: tool,
+		Shared: shares}
 	// where it is not known, it counts as used, as in NVML's version 1
 	if reserved, is := mib(row["memory.reserved"]); is {
 		c.Reserved, c.Total = &reserved, total-reserved
@@ -176,6 +178,9 @@ func cardOf(row map[string]string) (gpu.Device, error) {
 	}
 	return c, nil
 }
+
+// absent reports whether the driver says that a card has no such thing. Of one that was lost it says so.
+func absent(cell string) bool { return cell == "[N/A]" || cell == "[Not Supported]" || cell == "N/A" }
 
 // known is a cell, or "" where it is one of "[N/A]", "[Not Supported]", "[Unknown Error]" and their like.
 func known(cell string) string {

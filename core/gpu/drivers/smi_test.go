@@ -83,7 +83,8 @@ func TestTool(t *testing.T) {
 		"slices": {cards: "0, GPU-0a1b, NVIDIA A100-SXM4-40GB, 535.54.03, 40960, 25, [N/A], Enabled, 600, 8.0",
 			err: "card 0 is cut into MIG slices"},
 		"shared memory": {cards: "0, GPU-0a1b, NVIDIA GB10, 580.65.06, [N/A], [N/A], 0, [N/A], [N/A], 12.1",
-			err: "memory of card 0 is unknown"},
+			want: []gpu.Device{{Kind: gpu.CUDA, UUID: "GPU-0a1b", Name: "NVIDIA GB10", Driver: "580.65.06",
+				Capability: "12.1", Busy: busy(0), Asked: tool, Shared: true}}},
 		"lost": {cards: "0, GPU-0a1b, Tesla V100-SXM2-16GB, 550.90.07" +
 			strings.Repeat(", [GPU is lost]", 6), err: "memory of card 0 is unknown"},
 		"no driver": {cards: "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", exit: 9,

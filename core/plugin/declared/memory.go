@@ -149,8 +149,8 @@ const noFormula = "a declared project has no formula: launch works from what it 
 // beside are the lines that every formula would have to add: what a process takes beside its tensors.
 func (r *reading) beside(d gpu.Device) []mem.Item {
 	switch d.Kind {
-	case gpu.CUDA:
-		return []mem.Item{mem.BLASWorkspace(d.Capability), mem.CUDAContext(d.Name, d.Total)}
+	case gpu.CUDA, gpu.HIP, gpu.XPU:
+		return []mem.Item{mem.BLASWorkspace(d), mem.DeviceContext(d)}
 	case gpu.CPU:
 		return []mem.Item{mem.RuntimeOf(r.python().TorchCUDA())}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/unit"
@@ -50,7 +51,7 @@ func TestCardPeaks(t *testing.T) {
 				Layout: Layout{NetworkLast: last, ImageLast: last},
 			})
 			before := 3 * 480 * 640 * unit.Bytes(r.scale*r.scale) * r.out.Size()
-			want := float64(measured - before - mem.BLASWorkspace("8.9").Bytes)
+			want := float64(measured - before - mem.BLASWorkspace(gpu.Device{Capability: "8.9"}).Bytes)
 			var a mem.Allocator // which counts whole blocks
 			u, _ := a.Replay(e)
 			if got := float64(u.Allocated); math.Abs(got/want-1) > tolerance {

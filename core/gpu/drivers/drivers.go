@@ -1,0 +1,93 @@
+package drivers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/launch-ml/launch/core/gpu"
+)
+
+// List returns the devices of this machine, MIG slices behind their cards: NVIDIA's, and where there are none, those
+// that Linux's own files show (AMD's, else Intel's, else a Jetson's). The error wraps [ErrNoDriver] where there is
+// none of these.
+func List(ctx context.Context) ([]gpu.Device, error) {
+	all, err := listNVIDIA(ctx)
+	if !none(all, err) {
+		return shared(all), err
+	}
+	others, late := new(files).look(ctx)
+	switch {
+	case late != nil:
+		return nil, late
+	case len(others) > 0:
+		return others, nil
+	}
+	return all, err
+}
+
+// look is devices, for as long as ctx lasts: a driver that hangs keeps who reads its files.
+func (f *files) look(ctx context.Context) ([]gpu.Device, error) {
+	done := make(chan []gpu.Device, 1)
+	go func() { done <- f.devices() }()
+	select {
+	case all := <-done:
+		return all, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("reading the kernel's files of the cards: no answer: %w", ctx.Err())
+	}
+}
+
+// none reports whether NVIDIA's driver has no card, or is not there.
+func none(all []gpu.Device, err error) bool {
+	return len(all) == 0 && (err == nil || errors.Is(err, ErrNoDriver))
+}
+
+// Watch looks at the devices at once and then every so often, and hands each look to see, until ctx is done or the
+// driver fails. It returns nil when ctx ended it.
+func Watch(ctx context.Context, every time.Duration, see func(time.Time, []gpu.Device)) error {
+	empty := false // the driver is there, and has no card
+	nvidia, cancel := context.WithCancel(ctx)
+	defer cancel()
+	f := new(files)
+	err := watchNVIDIA(nvidia, every, func(at time.Time, all []gpu.Device) {
+		if len(all) == 0 {
+			if others, _ := f.look(ctx); len(others) > 0 {
+				empty = true
+				cancel()
+			}
+		}
+		if !empty {
+			see(at, shared(all))
+		}
+	})
+	if ctx.Err() != nil || !empty && !errors.Is(err, ErrNoDriver) {
+		return err
+	}
+	for seen := false; ; seen = true {
+		all, late := f.look(ctx)
+		if late != nil {
+			return nil
+		}
+		if len(all) == 0 && !seen {
+			return err
+		}
+		see(time.Now(), all)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(every):
+		}
+	}
+}
+
+// shared fills in the memory of cards that have none of their own.
+func shared(all []gpu.Device) []gpu.Device {
+	for i := range all {
+		if all[i].Shared {
+			all[i].Total, all[i].Used = hostMemory()
+		}
+	}
+	return all
+}
