@@ -131,8 +131,56 @@ func idle(cards map[string]unit.Bytes, all []*trainee) (longest time.Duration, o
 	return longest, of
 }
 
+// fourCards are the sizes of the four fake cards, in GiB.
+var fourCards = []unit.Bytes{24, 16, 12, 8}
+
+// nvidia makes four fake cards of NVIDIA's, and returns what a program knows each by, and the variables with which
+// launch sees them.
+func nvidia(t *testing.T, dir string) (cards map[string]unit.Bytes, env []string) {
+	cards = map[string]unit.Bytes{}
+	state := ""
+	for i, gib := range fourCards {
+		uuid := "GPU-f" + strconv.Itoa(i)
+		cards[uuid] = gib * unit.GiB
+		state += fmt.Sprintf("gpu A_card %s %d 0 0 8.6\n", uuid, int64(cards[uuid]))
+	}
+	must(t, os.WriteFile(filepath.Join(dir, "state"), []byte(state), 0o644))
+	return cards, []string{"LD_LIBRARY_PATH=" + buildFakeDriver(t), "FAKE_NVML_STATE=" + filepath.Join(dir, "state")}
+}
+
+// amd makes four fake cards of AMD's, as nvidia does. ROCm's number of a card is 100 and its index.
+func amd(t *testing.T, dir string) (cards map[string]unit.Bytes, env []string) {
+	cards = map[string]unit.Bytes{}
+	root := filepath.Join(dir, "kernel")
+	put := func(text string, path ...string) {
+		name := filepath.Join(append([]string{root}, path...)...)
+		must(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must(t, os.WriteFile(name, []byte(text), 0o644))
+	}
+	put("", "dev/kfd")
+	must(t, os.MkdirAll(filepath.Join(root, "sys/class/kfd/kfd/proc"), 0o755))
+	for i, gib := range fourCards {
+		at := strconv.Itoa(i)
+		cards[at] = gib * unit.GiB
+		card, node := "sys/class/drm/card"+at+"/device", "sys/class/kfd/kfd/topology/nodes/"+at
+		put("0x1002\n", card, "vendor")
+		put("A card\n", card, "product_name")
+		put(fmt.Sprintf("PCI_SLOT_NAME=0000:0%d:00.0\n", i+1), card, "uevent")
+		put(fmt.Sprintln(int64(cards[at])), card, "mem_info_vram_total")
+		put("0\n", card, "mem_info_vram_used")
+		put(fmt.Sprintln(100+i), node, "gpu_id")
+		put(fmt.Sprintf("simd_count 64\ngfx_target_version 90010\nlocation_id %d\nunique_id %d\n", (i+1)<<8, 0xf0+i),
+			node, "properties")
+	}
+	return cards, []string{kernelForTest + "=" + root}
+}
+
 // Two launches never promise the same bytes; what is free is used; what a killed launch held is free.
-func TestFortyLaunches(t *testing.T) {
+func TestFortyLaunches(t *testing.T) { fortyLaunches(t, nvidia) }
+
+func TestFortyLaunchesOnAMD(t *testing.T) { fortyLaunches(t, amd) }
+
+func fortyLaunches(t *testing.T, maker func(*testing.T, string) (map[string]unit.Bytes, []string)) {
 	if testing.Short() {
 		t.Skip("it starts forty launches")
 	}
@@ -146,20 +194,11 @@ func TestFortyLaunches(t *testing.T) {
 	must(t, os.MkdirAll(plugins, 0o755))
 	must(t, os.Mkdir(claims, 0o755))
 	must(t, os.Symlink(buildPlugin(t, "./testdata/badplugin"), filepath.Join(plugins, "launch-plugin-sized")))
-	program, err := os.ReadFile("testdata/sized.py")
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, "sized.py"), program, 0o644))
-	cards := map[string]unit.Bytes{}
-	for i, gib := range []unit.Bytes{24, 16, 12, 8} {
-		cards["GPU-f"+strconv.Itoa(i+1)] = gib * unit.GiB
-	}
-	state := ""
-	for _, uuid := range []string{"GPU-f1", "GPU-f2", "GPU-f3", "GPU-f4"} {
-		state += fmt.Sprintf("gpu A_card %s %d 0 0 8.6\n", uuid, int64(cards[uuid]))
-	}
-	must(t, os.WriteFile(filepath.Join(dir, "state"), []byte(state), 0o644))
+	copyPrograms(t, dir)
+	cards, seeing := maker(t, dir)
 	env := append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_STATE_HOME="+filepath.Join(dir, "records"),
-		"LD_LIBRARY_PATH="+buildFakeDriver(t), "FAKE_NVML_STATE="+filepath.Join(dir, "state"), claimsForTest+"="+claims)
+		claimsForTest+"="+claims)
+	env = append(env, seeing...)
 	trustPlugin(t, launch, "sized", env)
 	load := measureLoad(t, launch)
 
@@ -234,6 +273,16 @@ func TestFortyLaunches(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Log(timeline(all))
+	}
+}
+
+// copyPrograms puts the programs that take memory of fake cards into a folder.
+func copyPrograms(t *testing.T, dir string) {
+	t.Helper()
+	for _, name := range []string{"fakecard.py", "sized.py", "saves.py"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
 	}
 }
 

@@ -6,11 +6,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/launch-ml/launch/cmd/launch/internal/result"
 	"github.com/launch-ml/launch/core/gpu/drivers"
@@ -26,6 +28,9 @@ func TestMain(m *testing.M) {
 		if dir := os.Getenv(claimsForTest); dir != "" {
 			room.ClaimsWithin(dir)
 		}
+		if root := os.Getenv(kernelForTest); root != "" {
+			drivers.Root = root
+		}
 		if mib, err := strconv.ParseInt(os.Getenv(allowanceForTest), 10, 64); err == nil {
 			host.Allow(mib << 20)
 		}
@@ -38,6 +43,9 @@ func TestMain(m *testing.M) {
 
 // claimsForTest names the folder of the claims of launches that must not meet those of the machine.
 const claimsForTest = "CLAIMS_FOR_TEST"
+
+// kernelForTest names the folder in which the kernel's files of the cards lie.
+const kernelForTest = "KERNEL_FOR_TEST"
 
 // allowanceForTest is the host memory that a plugin's processes may take, in MiB.
 const allowanceForTest = "ALLOWANCE_FOR_TEST"
@@ -79,7 +87,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("CHECKOUT", filepath.Join(mustAbs("testdata"), "checkout"))
 			return os.Mkdir(filepath.Join(e.WorkDir, "home"), 0o755)
 		},
-		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"code": code, "validate": validate},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "validate": validate,
+			"tree": tree},
 		Condition: condition,
 	})
 }
@@ -125,7 +134,7 @@ func buildFakeDriver(t *testing.T) string {
 	if err := os.Mkdir(fake, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	source := filepath.Join("..", "..", "core", "gpu", "nvml", "testdata", "fakenvml.c")
+	source := filepath.Join("..", "..", "core", "gpu", "drivers", "testdata", "fakenvml.c")
 	library := filepath.Join(fake, "libnvidia-ml.so.1")
 	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
 		t.Fatalf("building the fake driver: %v\n%s", err, out)
@@ -140,6 +149,30 @@ func mustAbs(path string) string {
 	}
 	return abs
 }
+
+// tree writes a recorded tree of the kernel's files into a folder, from which launch then reads them: `tree NAME`.
+func tree(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: tree NAME")
+	}
+	a, err := txtar.ParseFile(filepath.Join(trees, args[0]+".txtar"))
+	ts.Check(err)
+	root := ts.MkAbs("kernel-" + args[0])
+	for _, f := range a.Files {
+		path, text := filepath.Join(root, f.Name), strings.TrimSuffix(string(f.Data), "\n")
+		ts.Check(os.MkdirAll(filepath.Dir(path), 0o755))
+		switch {
+		case filepath.Base(filepath.Dir(path)) == "fd":
+			ts.Check(os.Symlink(text, path))
+		default:
+			ts.Check(os.WriteFile(path, []byte(strings.ReplaceAll(text, "|", "\x00")), 0o644))
+		}
+	}
+	ts.Setenv(kernelForTest, root)
+}
+
+// trees is the folder of the recorded trees.
+var trees = mustAbs("../../core/gpu/drivers/testdata/trees")
 
 // code runs a command and demands an exit code: `code 78 launch plan -- …`. What it prints is matched by stdout and
 // stderr as after exec.

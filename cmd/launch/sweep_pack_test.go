@@ -25,7 +25,7 @@ type fakeCards struct {
 	total               map[string]unit.Bytes
 }
 
-func newFakeCards(t *testing.T) fakeCards {
+func newFakeCards(t *testing.T, maker func(*testing.T, string) (map[string]unit.Bytes, []string)) fakeCards {
 	launch, err := exec.LookPath("launch")
 	must(t, err)
 	dir := t.TempDir()
@@ -34,19 +34,17 @@ func newFakeCards(t *testing.T) fakeCards {
 	must(t, os.MkdirAll(plugins, 0o755))
 	must(t, os.Mkdir(f.claims, 0o755))
 	must(t, os.Symlink(buildPlugin(t, "./testdata/badplugin"), filepath.Join(plugins, "launch-plugin-saves")))
-	program, err := os.ReadFile("testdata/saves.py")
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(dir, "saves.py"), program, 0o644))
-	state := ""
-	for i, gib := range []unit.Bytes{24, 16, 12, 8} {
-		uuid := "GPU-f" + strconv.Itoa(i)
-		f.total[uuid] = gib * unit.GiB
-		state += fmt.Sprintf("gpu A_card %s %d 0 0 8.6\n", uuid, int64(f.total[uuid]))
+	copyPrograms(t, dir)
+	cards, seeing := maker(t, dir)
+	for name, total := range cards {
+		if i, err := strconv.Atoi(name); err == nil {
+			name = fmt.Sprintf("GPU-%016x", 0xf0+i)
+		}
+		f.total[name] = total
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "state"), []byte(state), 0o644))
 	f.env = append(os.Environ(), "HOME="+filepath.Join(dir, "home"), "XDG_STATE_HOME="+filepath.Join(dir, "records"),
-		"LD_LIBRARY_PATH="+buildFakeDriver(t), "FAKE_NVML_STATE="+filepath.Join(dir, "state"),
 		claimsForTest+"="+f.claims)
+	f.env = append(f.env, seeing...)
 	trustPlugin(t, launch, "saves", f.env)
 	return f
 }
@@ -72,6 +70,12 @@ func (f fakeCards) rows(t *testing.T) []ui.SweepRow {
 // add has a process hold memory of a card, as the driver sees it.
 func (f fakeCards) add(t *testing.T, card, pid int, b unit.Bytes) {
 	t.Helper()
+	if _, err := os.Stat(filepath.Join(f.dir, "kernel")); err == nil { // the next program that takes memory adds it up
+		path := filepath.Join(f.dir, "kernel/sys/class/kfd/kfd/proc", strconv.Itoa(pid))
+		must(t, os.MkdirAll(path, 0o755))
+		must(t, os.WriteFile(filepath.Join(path, "vram_"+strconv.Itoa(100+card)), fmt.Appendln(nil, int64(b)), 0o644))
+		return
+	}
 	path := filepath.Join(f.dir, "state")
 	lock, err := os.Create(path + ".lock")
 	must(t, err)
@@ -95,11 +99,15 @@ func until(t *testing.T, what string, is func() bool) {
 
 // A sweep shares the cards among its trials. When somebody else's process comes, the youngest trial of the card saves,
 // and runs again later. No card is ever over its memory.
-func TestPackedSweep(t *testing.T) {
+func TestPackedSweep(t *testing.T) { packedSweep(t, nvidia) }
+
+func TestPackedSweepOnAMD(t *testing.T) { packedSweep(t, amd) }
+
+func packedSweep(t *testing.T, maker func(*testing.T, string) (map[string]unit.Bytes, []string)) {
 	if testing.Short() {
 		t.Skip("it starts sixteen launches")
 	}
-	f := newFakeCards(t)
+	f := newFakeCards(t, maker)
 	var sizes []string
 	for i := range 16 {
 		mib := 2400 + 250*i // large enough that two of them overflow the smallest card
@@ -208,7 +216,7 @@ func (f fakeCards) outputs(t *testing.T, name string) []string {
 
 // A trial that runs out of memory beside another one is no reason to change its settings: it runs again, alone.
 func TestOutOfMemoryBesideAnother(t *testing.T) {
-	f := newFakeCards(t)
+	f := newFakeCards(t, nvidia)
 	// The first is so small that the message does not give it as the reason.
 	c := f.command("sweep", "--name", "b", "--device", "3,", "--zip", "mib=700,2001;env:REAL=700,7600", "--",
 		testPython(), "saves.py", "log-{trial}", "{mib}")

@@ -87,10 +87,10 @@ func Narrow(env []string, to, all []Device) []string {
 }
 
 // Pick returns the devices of a list of indices and UUIDs, or of their beginnings: that of the machine, whatever a
-// variable hides. ok is false if one of them names no device, or several.
+// variable hides. The comma after a list of one may be there. ok is false if one of them names no device, or several.
 func Pick(list string, all []Device) (picked []Device, ok bool) {
 	cards := whole(all)
-	for entry := range strings.SplitSeq(list, ",") {
+	for entry := range strings.SplitSeq(strings.TrimSuffix(list, ","), ",") {
 		entry = strings.ToLower(strings.TrimSpace(entry))
 		if i, err := strconv.Atoi(entry); err == nil {
 			at := slices.IndexFunc(cards, func(d Device) bool { return d.Index == i })

@@ -2,10 +2,12 @@
 # card that it sees before its first step and all of it after that, writes that into the state of the fake driver, and what
 # happens into OUT. It makes 6 steps, and then more until there is a file named "go". With REAL it takes so many MIB, whatever MIB is;
 # if the card has less, it runs out of memory.
-import fcntl, json, os, signal, sys, time
+import json, os, signal, sys, time
+
+import fakecard
+from fakecard import card
 
 out, mib = sys.argv[1], int(sys.argv[2])
-path, me, card = os.environ["FAKE_NVML_STATE"], str(os.getpid()), os.environ["CUDA_VISIBLE_DEVICES"]
 real = int(os.environ.get("REAL", mib))
 step, asked = 0, False
 
@@ -16,24 +18,14 @@ def note(what, **more):
 
 
 def take(share):
-    with open(path + ".lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with open(path) as f:
-            words = [line.split() for line in f]
-        cards = [w for w in words if w[0] == "gpu"]
-        at = [w[2] for w in cards].index(card)
-        words = [w for w in words if w[0] == "gpu" or w[2] != me and os.path.exists("/proc/" + w[2])]
-        total = int(cards[at][3])
-        free = total - sum(int(w[3]) for w in words if w[0] == "use" and w[1] == str(at))
-        short = real != mib and share > free
-        if short:
-            share = 0
-        if share:
-            words.append(["use", str(at), me, str(share)])
-        with open(path + ".new", "w") as f:
-            f.writelines(" ".join(w) + "\n" for w in words)
-        os.replace(path + ".new", path)
-        over = sum(int(w[3]) for w in words if w[0] == "use" and w[1] == str(at)) - int(cards[at][3])
+    short = []
+
+    def unless(share, total, free):
+        if real != mib and share > free:
+            short.append(True)
+        return short
+
+    over, total, free = fakecard.take(share, unless)
     if over > 0:
         note("over", card=card, by=over)
     if short:
