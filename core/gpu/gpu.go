@@ -24,7 +24,7 @@ type Device struct {
 	// where the card is ("pci-0000:03:00.0", "soc").
 	UUID  string     `json:"uuid,omitempty"`
 	Name  string     `json:"name"`
-	Total unit.Bytes `json:"total_bytes"` // what the driver can give out, its own reserve taken off
+	Total unit.Bytes `json:"total_bytes"` // 0: not known; what the driver can give out, its own reserve taken off
 	Used  unit.Bytes `json:"used_bytes"`  // by everybody, when it was looked at
 	// Reserved is what the driver keeps for itself; null: not known.
 	Reserved *unit.Bytes `json:"reserved_bytes"`

@@ -37,9 +37,16 @@ func (p Printer) GPUs(all []Card) {
 		if d.Parent != "" {
 			name = "  " + name
 		}
-		row := tableRow{line: fmt.Sprintf("%d  %-32s %10v free of %-10v %s", d.Index, name, d.Free(), d.Total, d.UUID),
+		amount := fmt.Sprintf("%10v free of %-10v", d.Free(), d.Total)
+		switch {
+		case d.Shared:
+			amount = fmt.Sprintf("%10v free of %v, shared with the machine", d.Free(), d.Total)
+		case d.Total == 0:
+			amount = fmt.Sprintf("%10v in use, of an amount that is not known", d.Used)
+		}
+		row := tableRow{line: fmt.Sprintf("%d  %-32s %s %s", d.Index, name, amount, d.UUID),
 			title:  fmt.Sprintf("%d  %s", d.Index, name),
-			fields: []string{fmt.Sprintf("%v free of %v", d.Free(), d.Total), d.UUID}}
+			fields: []string{strings.TrimSpace(amount), d.UUID}}
 		for _, proc := range d.Processes {
 			used := proc.Used.String()
 			if proc.Used < 0 {

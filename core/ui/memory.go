@@ -421,6 +421,8 @@ func deviceLine(v View) string {
 		s += fmt.Sprintf(", which shares this machine's memory of %v with everything else", d.Total)
 	case d.Total > 0:
 		s += ", " + d.Total.String()
+	case d.OnCard():
+		s += ", of an amount that is not known"
 	}
 	if others := d.Used; others > 0 && d.OnCard() {
 		s += fmt.Sprintf(", %v in use by others", others)

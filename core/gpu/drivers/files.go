@@ -135,7 +135,9 @@ func (c card) with(held map[int]unit.Bytes, on unit.Bytes) gpu.Device {
 	case c.parts > 0: // what no process holds is shared out
 		c.Used = sum + max(0, c.whole-on)/unit.Bytes(c.parts)
 	}
-	c.Used = min(c.Used, c.Total)
+	if c.Total > 0 {
+		c.Used = min(c.Used, c.Total)
+	}
 	return c.Device
 }
 

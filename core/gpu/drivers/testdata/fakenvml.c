@@ -3,7 +3,7 @@
  *
  *   driver 550.54.15
  *   init 9                                      the code that nvmlInit returns
- *   gpu NAME UUID TOTAL RESERVED USED CAPABILITY [mig|lost]     underscores in NAME stand for spaces
+ *   gpu NAME UUID TOTAL RESERVED USED CAPABILITY [mig|lost|shared]     underscores in NAME stand for spaces
  *   slice PARENT NAME UUID TOTAL RESERVED USED  a MIG slice of the PARENTth card
  *   proc CARD PID BYTES                         NA for BYTES: the driver does not say
  *   busy CARD PERCENT                           for how much of the time a kernel ran; without it the driver does not say
@@ -28,7 +28,7 @@ typedef struct handle { int index; } *device;
 typedef struct {
   char name[96], uuid[96];
   u64 total, reserved, used;
-  int major, minor, parent, mig, lost, busy;
+  int major, minor, parent, mig, lost, shared, busy;
 } card;
 typedef struct { int card; unsigned pid; u64 used; } process;
 typedef struct { int cards, processes, init; char driver[80]; card card[MAX]; process process[MAX_PROCESSES]; } state;
@@ -85,6 +85,7 @@ static void read_state(state *s) {
         sscanf(line, "%*s %d %95s %95s %llu %llu %llu", &c->parent, c->name, c->uuid, &c->total, &c->reserved, &c->used);
       c->mig = !strcmp(last, "mig");
       c->lost = !strcmp(last, "lost");
+      c->shared = !strcmp(last, "shared"); /* its memory is the machine's, and not told of */
       for (char *p = c->name; *p; p++) if (*p == '_') *p = ' ';
     }
   }
@@ -149,12 +150,14 @@ int nvmlDeviceGetName(device d, char *b, unsigned n) { CARD(d); snprintf(b, n, "
 int nvmlDeviceGetUUID(device d, char *b, unsigned n) { CARD(d); snprintf(b, n, "%s", c->uuid); return SUCCESS; }
 int nvmlDeviceGetMemoryInfo(device d, memory_v1 *m) {
   CARD(d);
+  if (c->shared) return NOT_SUPPORTED;
   m->total = c->total, m->used = c->used + c->reserved, m->free = m->total - m->used;
   readings[d->index]++;
   return SUCCESS;
 }
 int nvmlDeviceGetMemoryInfo_v2(device d, memory_v2 *m) {
   CARD(d);
+  if (c->shared) return NOT_SUPPORTED;
   if (m->version != (unsigned)(sizeof(memory_v2) | 2u << 24)) return ARGUMENT_VERSION_MISMATCH;
   m->total = c->total, m->reserved = c->reserved, m->used = c->used, m->free = c->total - c->used - c->reserved;
   readings[d->index]++;
