@@ -12,8 +12,16 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// driver checks that NVIDIA's kernel module is loaded, and that this user can open its devices.
+// driver checks that the kernel module of the cards is loaded, and that this user can open its devices.
 func driver(m Machine) []Finding {
+	if all := m.Cards.Value; len(all) > 0 && all[0].Kind != gpu.CUDA && m.Driver.Err == nil {
+		if all[0].Kind == gpu.HIP && m.Driver.Value.KFD != OpenDevice {
+			return finding(Wrong, fmt.Sprintf("%s; /dev/kfd is %s", all[0].Driver, m.Driver.Value.KFD),
+				"programs of this user cannot open the card: join the group that owns the file", "ls -l /dev/kfd",
+				"sudo usermod -aG render,video $USER")
+		}
+		return finding(Right, all[0].Driver, "")
+	}
 	if m.Driver.Err != nil {
 		return unseen(m.Driver.Err)
 	}
@@ -102,8 +110,9 @@ func cards(m Machine) []Finding {
 	out := finding(Right, listed(all), "")
 	seen, unsure, err := gpu.Visible(m.Env, all)
 	if err != nil {
-		return append(out, Finding{State: Wrong, Found: "CUDA_VISIBLE_DEVICES=" + m.variable("CUDA_VISIBLE_DEVICES"),
-			Why: err.Error(), Mend: []string{"unset CUDA_VISIBLE_DEVICES"}})
+		hides := gpu.Narrowed(m.Env, all)
+		return append(out, Finding{State: Wrong, Found: hides + "=" + m.variable(hides),
+			Why: err.Error(), Mend: []string{"unset " + hides}})
 	}
 	if unsure {
 		out = append(out, Finding{State: Remark, Found: "the cards differ",

@@ -62,6 +62,7 @@ type Driver struct {
 	Control Access   // of /dev/nvidiactl
 	UVM     Access   // of /dev/nvidia-uvm
 	DXG     Access   // of /dev/dxg, the card in WSL
+	KFD     Access   // of /dev/kfd, through which ROCm uses AMD's cards
 	OS      string   // ID of /etc/os-release
 }
 

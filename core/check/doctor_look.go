@@ -125,6 +125,7 @@ func driverOn(root fs.FS, may func(string) Access) (d Driver) {
 			d.Library = "/" + pattern
 		}
 	}
+	d.KFD = may("/dev/kfd")
 	d.Control, d.UVM, d.DXG = may("/dev/nvidiactl"), may("/dev/nvidia-uvm"), may("/dev/dxg")
 	for line := range strings.Lines(read(root, "etc/os-release")) {
 		if id, ok := strings.CutPrefix(strings.TrimSpace(line), "ID="); ok {

@@ -76,7 +76,22 @@ func wsl2(then func(*Machine)) func(*Machine) {
 
 func nothing(*Machine) {}
 
+// onAMD is a sound machine with a card of AMD's.
+func onAMD(then func(*Machine)) func(*Machine) {
+	return func(m *Machine) {
+		m.Driver.Value = Driver{KFD: OpenDevice, OS: "ubuntu"}
+		m.Cards.Value = []gpu.Device{{Kind: gpu.HIP, UUID: "GPU-00000000000000f1", Name: "AMD Instinct MI210",
+			Driver: "amdgpu 6.7.0", Total: 64 * unit.GiB}}
+		m.Python.Value.Torch, m.Python.Value.CUDA = "2.6.0+rocm6.2", ""
+		then(m)
+	}
+}
+
 var cardFaults = []fault{
+	{"/dev/kfd of others", "driver", Wrong, "join the group", "usermod -aG render",
+		onAMD(func(m *Machine) { m.Driver.Value.KFD = ClosedDevice }), onAMD(nothing)},
+	{"an AMD card that is hidden", "cards", Wrong, "hides every device", "unset ROCR_VISIBLE_DEVICES",
+		onAMD(env("ROCR_VISIBLE_DEVICES=")), onAMD(env("CUDA_VISIBLE_DEVICES="))},
 	{"no driver", "driver", Wrong, "without a driver", "sudo apt install nvidia-driver",
 		func(m *Machine) { m.Driver.Value = Driver{PCI: []string{"0000:01:00.0"}, OS: "debian"} },
 		func(m *Machine) { m.Driver.Value = Driver{OS: "debian"} }}, // no card either
@@ -193,6 +208,13 @@ var pythonFaults = []fault{
 		py(func(p *Python) { p.HasTorch, p.Assumed = false, true }), py(func(p *Python) { p.Assumed = true })},
 	{"torch without CUDA", "torch", Wrong, "cannot use the card", "whl/cu126", py(func(p *Python) { p.CUDA = "none" }),
 		func(m *Machine) { m.Python.Value.CUDA, m.Cards.Value = "none", nil }},
+	{"torch for CUDA and an AMD card", "torch", Wrong, "built for ROCm", "whl/rocm",
+		onAMD(py(func(p *Python) { p.Torch, p.CUDA = "2.6.0+cu124", "12.4" })), onAMD(nothing)},
+	{"torch for CUDA and an Intel card", "torch", Wrong, "built for Intel", "whl/xpu",
+		onAMD(func(m *Machine) { m.Cards.Value[0].Kind, m.Python.Value.CUDA = gpu.XPU, "12.4" }),
+		onAMD(func(m *Machine) {
+			m.Cards.Value[0].Kind, m.Python.Value.Torch, m.Python.Value.CUDA = gpu.XPU, "2.6.0+xpu", "none"
+		})},
 	{"an old driver", "torch", Wrong, "CUDA 12 needs driver 525", "whl/cu118",
 		func(m *Machine) { m.Cards.Value[0].Driver = "515.65.01" },
 		func(m *Machine) { m.Cards.Value[0].Driver = "525.60.13" }},

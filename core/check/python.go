@@ -89,6 +89,9 @@ func (m Machine) torchAndCard(found string) []Finding {
 		return nil
 	}
 	p, card := m.Python.Value, m.Cards.Value[0]
+	if card.Kind != gpu.CUDA {
+		return torchAndOther(p, card, found)
+	}
 	have := major(card.Driver)
 	if p.CUDA == "none" {
 		return finding(Wrong, found, "it cannot use the card: the training runs on the CPU, or fails", reinstall(p, have,
@@ -115,6 +118,24 @@ func (m Machine) torchAndCard(found string) []Finding {
 			"CUDA 13 has no code for cards below 7.5: \"no kernel image is available\"", reinstall(p, have, card))
 	}
 	return nil
+}
+
+// torchAndOther checks that torch is built for a card of AMD's or Intel's. A build for ROCm tells no CUDA.
+func torchAndOther(p Python, card gpu.Device, found string) []Finding {
+	whose, index := "ROCm", "rocm6.4"
+	if card.Kind == gpu.XPU {
+		whose, index = "Intel's cards", "xpu"
+	}
+	if p.CUDA == "" || strings.Contains(p.Torch, "+"+strings.TrimRight(index, "0123456789.")) {
+		return nil
+	}
+	state := Wrong
+	if card.Shared { // the graphics of a processor, for which few train
+		state = Remark
+	}
+	return finding(state, found, fmt.Sprintf("only a torch that is built for %s can use %s: the training runs on the CPU, "+
+		"or fails", whose, card.Name),
+		p.Interpreter+" -m pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/"+index)
 }
 
 // reinstall returns the command that installs a torch for this driver and card.

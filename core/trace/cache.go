@@ -287,6 +287,7 @@ var version = sync.OnceValue(func() string {
 
 // passing are variables of a terminal or a session, and those that a trace sets itself.
 var passing = []string{"_", "SHLVL", "PWD", "OLDPWD", "COLUMNS", "LINES", "WINDOWID", "DISPLAY", "CUDA_VISIBLE_DEVICES",
+	"HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
 	"TERM", "TERM_", "SSH_", "XDG_SESSION_", "DBUS_", "TMUX", "VTE_", "GPG_", "LAUNCH_"}
 
 // lasting are the variables that count, the last value of each name.

@@ -102,7 +102,8 @@ func (s *script) guessed(what string) {
 }
 
 // decisive are variables by which launch decides: it must know them.
-var decisive = []string{"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
+var decisive = []string{"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+	"ZE_AFFINITY_MASK", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
 	"PYTORCH_NO_CUDA_MEMORY_CACHING", "IFS"}
 
 // forget notes that only the shell would know a variable from here on.
