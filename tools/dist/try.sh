@@ -35,11 +35,11 @@ debian() {
 	local root=$work/debian$2 way launch
 	[ -e "$root/etc/debian_version" ] || debootstrap --variant=minbase --include=python3,python3-pip,python3-venv,ca-certificates "$1" "$root"
 	within "$root" sh -ec 'export DEBIAN_FRONTEND=noninteractive
-		dpkg -s python3-torch python3-yaml python3-pil pipx >/dev/null 2>&1 ||
-		apt-get install -y -q --no-install-recommends python3-torch python3-yaml python3-pil python3-numpy python3-venv pipx' > "$root.txt"
+		dpkg -s python3-torch python3-yaml python3-pil python3-venv >/dev/null 2>&1 ||
+		apt-get install -y -q --no-install-recommends python3-torch python3-yaml python3-pil python3-numpy python3-venv' > "$root.txt"
 	within "$root" sh -c '! command -v gcc && ! command -v go; cat /etc/debian_version; ldd --version | head -1
 		python3 -c "import torch; print(\"torch\", torch.__version__)"'
-	rm -rf "$root"/{dist,sisr,examples,venv,uv}
+	rm -rf "$root"/{dist,sisr,examples,venv,pipx,uv}
 	cp "$certs" "$root$certs"
 	cp -r "$dist" "$root/dist"
 	cp -r "$repo/examples" "$root/examples"
@@ -53,7 +53,8 @@ debian() {
 			/venv/bin/pip install -q --no-index --find-links /dist launch-ml' ;;
 		deb) within "$root" sh -ec 'dpkg -i /dist/launch-ml_*_amd64.deb' ;;
 		tarball) within "$root" sh -ec 'tar -C /usr/local --strip-components=1 -xzf /dist/launch-ml-*-linux-amd64.tar.gz' ;;
-		pipx) within "$root" sh -ec 'pipx install /dist/launch_ml-*x86_64*.whl > /tmp/pipx.txt' ;;
+		pipx) within "$root" sh -ec 'python3 -m venv /pipx; /pipx/bin/pip install -q pipx
+			/pipx/bin/pipx install /dist/launch_ml-*x86_64*.whl > /tmp/pipx.txt' ;;
 		uv) within "$root" sh -ec 'python3 -m venv /uv; /uv/bin/pip install -q uv; /uv/bin/uv tool install -q /dist/launch_ml-*x86_64*.whl' ;;
 		esac
 		within "$root" sh -ec 'export PATH=/venv/bin:/root/.local/bin:$PATH; command -v launch launch-ml; launch-ml version
@@ -68,7 +69,7 @@ debian() {
 		deb) within "$root" dpkg -r launch-ml ;;
 		tarball) within "$root" sh -ec 'cd /usr/local
 			tar -tzf /dist/launch-ml-*-linux-amd64.tar.gz | cut -d/ -f2- | grep -v "/$" | xargs rm' ;;
-		pipx) within "$root" pipx uninstall launch-ml ;;
+		pipx) within "$root" /pipx/bin/pipx uninstall launch-ml ;;
 		uv) within "$root" /uv/bin/uv tool uninstall -q launch-ml ;;
 		esac
 		within "$root" sh -c 'PATH=/venv/bin:/root/.local/bin:$PATH; ! command -v launch' || { echo "launch is still there"; exit 1; }

@@ -126,12 +126,12 @@ func TestHostileTrees(t *testing.T) {
 		want   string
 	}{
 		"as it is":   {func(*testing.T, string) {}, "24560 3072 2"},
-		"no size":    {func(_ *testing.T, dir string) { os.Remove(filepath.Join(dir, card, "mem_info_vram_total")) }, "0 0 2"},
+		"no size":    {func(_ *testing.T, dir string) { os.Remove(filepath.Join(dir, card, "mem_info_vram_total")) }, "0 3072 2"},
 		"no use":     {func(_ *testing.T, dir string) { os.Remove(filepath.Join(dir, card, "mem_info_vram_used")) }, "24560 0 2"},
-		"not a size": {func(t *testing.T, dir string) { write(t, dir, card+"mem_info_vram_total", "-1") }, "0 0 2"},
+		"not a size": {func(t *testing.T, dir string) { write(t, dir, card+"mem_info_vram_total", "-1") }, "0 3072 2"},
 		"a huge size": {func(t *testing.T, dir string) {
 			write(t, dir, card+"mem_info_vram_total", "99999999999999999999")
-		}, "0 0 2"},
+		}, "0 3072 2"},
 		"more used than there is": {func(t *testing.T, dir string) {
 			write(t, dir, card+"mem_info_vram_used", "99999999999999")
 		}, "24560 24560 2"},
