@@ -24,6 +24,16 @@ func (c Card) Bytes() unit.Bytes {
 	return b
 }
 
+// Kind is the kind of device that the card is, by how its maker calls its cards.
+func (c Card) Kind() string {
+	for kind, begins := range map[string][]string{HIP: {"MI", "RX ", "PRO R"}, XPU: {"Arc ", "Max "}} {
+		if slices.ContainsFunc(begins, func(b string) bool { return strings.HasPrefix(c.Name, b) }) {
+			return kind
+		}
+	}
+	return CUDA
+}
+
 // From is where the size is from, in words.
 func (c Card) From() string {
 	from := fmt.Sprintf("PyTorch sees %.2f GiB of it", float64(c.Bytes())/float64(unit.GiB))

@@ -147,3 +147,20 @@ func TestPage(t *testing.T) {
 		}
 	}
 }
+
+// Each card of the table is of its maker's kind.
+func TestKindOfNamed(t *testing.T) {
+	count := map[string]int{}
+	for _, c := range cards {
+		count[c.Kind()]++
+	}
+	for name, want := range map[string]string{"RTX 3090": CUDA, "RX 7900 XTX": HIP, "MI300X": HIP, "PRO R9700": HIP,
+		"Arc A770": XPU, "Max 1550": XPU, "RTX PRO 6000": CUDA} {
+		if c, ok := Named(name); ok && c.Kind() != want {
+			t.Errorf("%s is %s", name, c.Kind())
+		}
+	}
+	if count[HIP] < 16 || count[XPU] < 3 || (Card{}).Kind() != CUDA {
+		t.Errorf("%v", count)
+	}
+}

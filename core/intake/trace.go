@@ -148,8 +148,8 @@ func traceable(p *command.Prog, env []string, d *gpu.Device) error {
 	switch {
 	case d == nil:
 		return errors.New("it is not known for which card: --vram 24GiB names one")
-	case d.Kind != gpu.CUDA:
-		return errors.New("a trace is of a CUDA card")
+	case d.Kind != gpu.CUDA && d.Kind != gpu.HIP:
+		return errors.New("a trace is of a card that programs call cuda")
 	}
 	if path := p.Path(); path != "" {
 		if _, err := os.Stat(path); err != nil {

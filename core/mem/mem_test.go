@@ -1,6 +1,8 @@
 package mem
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/launch-ml/launch/core/gpu"
@@ -57,6 +59,28 @@ func TestOverheads(t *testing.T) {
 	}
 	if small, large := BLASLtWorkspace(gpu.Device{Capability: "8.6"}), BLASLtWorkspace(gpu.Device{Capability: "9.0"}); small.Bytes != unit.MiB || large.Bytes != 32*unit.MiB || !small.Guess {
 		t.Errorf("cuBLASLt: %v, from Hopper on %v", small.Bytes, large.Bytes)
+	}
+	// Another maker's libraries have other names, and all that is said of them is a guess.
+	for _, tt := range []struct {
+		d    gpu.Device
+		want string
+	}{
+		{gpu.Device{Kind: gpu.HIP, Name: "AMD Radeon RX 7900 XTX", Arch: "gfx1100", Total: 24 * unit.GiB},
+			"hipBLAS 32.0 MiB, hipBLASLt 76.0 MiB, HIP context 300 MiB, RCCL 128 MiB"},
+		{gpu.Device{Kind: gpu.HIP, Name: "AMD Instinct MI300X OAM", Arch: "gfx942", Total: 192 * unit.GiB},
+			"hipBLAS 128 MiB, hipBLASLt 76.0 MiB, HIP context 500 MiB, RCCL 128 MiB"},
+		{gpu.Device{Kind: gpu.XPU, Name: "Intel Arc A770", Total: 15 * unit.GiB},
+			"oneDNN 0 B, oneDNN 0 B, Level Zero context 300 MiB, NCCL 128 MiB"},
+	} {
+		var got []string
+		for _, it := range append([]Item{BLASWorkspace(tt.d), BLASLtWorkspace(tt.d), DeviceContext(tt.d)}, Collectives(tt.d, 2)...) {
+			if got = append(got, fmt.Sprint(it.What, " ", it.Bytes)); !it.Guess {
+				t.Errorf("%s: no guess: %+v", tt.d.Name, it)
+			}
+		}
+		if s := strings.Join(got, ", "); s != tt.want {
+			t.Errorf("%s: %s, want %s", tt.d.Name, s, tt.want)
+		}
 	}
 	// What a build took by itself, MiB of VmData after a step, and with what a trainer imports (overheads.go). The line
 	// is above the one and not far above the other.

@@ -56,7 +56,7 @@ func BLASWorkspace(d gpu.Device) Item {
 	switch d.Kind {
 	case gpu.HIP:
 		it := Item{Kind: Workspace, What: "hipBLAS", Bytes: 32 * unit.MiB, Guess: true, From: "hipBLAS's default workspace"}
-		if strings.HasPrefix(d.Arch, "gfx94") || strings.HasPrefix(d.Arch, "gfx95") {
+		if strings.HasPrefix(d.Arch, "gfx94") || strings.HasPrefix(d.Arch, "gfx95") || named(d.Name, "MI30", "MI32", "MI35") {
 			it.Bytes, it.From = 128*unit.MiB, "hipBLAS's default workspace from MI300 on"
 		}
 		return it

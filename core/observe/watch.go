@@ -84,7 +84,7 @@ func Start(ctx context.Context, of Subject) *Watch {
 		start(func(ctx context.Context) { watchData(ctx, w.PID, w.see) })
 	case d.OnCard() && d.UUID != "":
 		w.timeline.is, w.timeline.from = mem.Used, d.Reporter()
-		uuid, before, alone := d.UUID, d.Used, len(d.Processes) == 0
+		uuid, before, alone := d.UUID, d.Used, len(d.Processes) == 0 && !d.Shared
 		start(func(ctx context.Context) {
 			_ = drivers.Watch(ctx, of.Every, func(_ time.Time, devices []gpu.Device) {
 				for _, dev := range devices {

@@ -55,6 +55,11 @@ func TestAllocatorConf(t *testing.T) {
 		offered bool
 	}{
 		"nothing":                    {"2.10.0", nil, command.Prog{}, "", true},
+		"of ROCm":                    {"2.9.1+rocm6.4", []string{"PYTORCH_HIP_ALLOC_CONF=h"}, command.Prog{}, "h", false},
+		"of ROCm, and CUDA's name":   {"2.9.1+rocm6.4", []string{"PYTORCH_HIP_ALLOC_CONF=h", "PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{}, "a", false},
+		"ROCm's name without it":     {"2.9.1", []string{"PYTORCH_HIP_ALLOC_CONF=h"}, command.Prog{}, "", true},
+		"nothing, on ROCm":           {"2.9.1+rocm6.4", nil, command.Prog{}, "", false},
+		"nothing, on Intel":          {"2.9.1+xpu", nil, command.Prog{}, "", false},
 		"an empty text":              {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF="}, command.Prog{}, "", true},
 		"no cache":                   {"2.4.0", []string{"PYTORCH_NO_CUDA_MEMORY_CACHING=0"}, command.Prog{}, ",PYTORCH_NO_CUDA_MEMORY_CACHING", false},
 		"the older":                  {"2.4.0", []string{"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{}, "a", false},
@@ -87,7 +92,11 @@ func version(t *testing.T, torch string) string {
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(at, []byte("__version__ = '"+torch+"'\n"), 0o644); err != nil {
+	hip := ""
+	if strings.Contains(torch, "+rocm") {
+		hip = "cuda: Optional[str] = None\nhip: Optional[str] = '6.4.43482'\n"
+	}
+	if err := os.WriteFile(at, []byte("__version__ = '"+torch+"'\n"+hip), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return at

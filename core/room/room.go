@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -59,7 +60,7 @@ func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 		return r, nil
 	case w.VRAM > 0:
 		name := cmp.Or(w.Card.Name, "a card") + " of " + w.VRAM.String()
-		r.Device, r.Devices = &gpu.Device{Kind: gpu.CUDA, Name: name, Total: w.VRAM, Planned: true}, 1
+		r.Device, r.Devices = &gpu.Device{Kind: w.Card.Kind(), Name: name, Total: w.VRAM, Planned: true}, 1
 		if w.Card.Name != "" {
 			r.Device.TotalFrom, r.Device.TotalSource = w.Card.From(), w.Card.Source
 		}
@@ -78,7 +79,24 @@ func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("launch cannot read the card: %v", err))
 		return r, nil
 	}
-	return r, r.among(env, Claims())
+	err = r.among(env, Claims())
+	r.Warnings = append(r.Warnings, blindSpots(r.Device, os.Geteuid())...)
+	return r, err
+}
+
+// blindSpots are what the driver of a card does not tell this user.
+func blindSpots(d *gpu.Device, user int) (out []string) {
+	if d == nil {
+		return nil
+	}
+	if d.Kind == gpu.XPU && user != 0 {
+		out = append(out, "the driver of an Intel card tells only what your own processes hold: what others hold of it "+
+			"is not counted")
+	}
+	if d.OnCard() && d.Total == 0 {
+		out = append(out, "the driver does not tell how much memory the card has: --vram 16GiB plans for that much")
+	}
+	return out
 }
 
 // among chooses the fullest device that the job would use: the job must fit there. Of devices to choose from it takes

@@ -126,3 +126,18 @@ func TestHostDevice(t *testing.T) {
 		}
 	}
 }
+
+// What a driver does not tell is said.
+func TestBlindSpots(t *testing.T) {
+	arc := &gpu.Device{Kind: gpu.XPU, Total: 16 * unit.GiB}
+	for _, tt := range []struct {
+		d    *gpu.Device
+		user int
+		want int
+	}{{nil, 1000, 0}, {arc, 0, 0}, {arc, 1000, 1}, {&gpu.Device{Kind: gpu.XPU}, 1000, 2},
+		{&gpu.Device{Kind: gpu.HIP, Total: 1}, 1000, 0}, {&gpu.Device{Kind: gpu.CPU}, 1000, 0}} {
+		if got := blindSpots(tt.d, tt.user); len(got) != tt.want {
+			t.Errorf("%+v of user %d: %q", tt.d, tt.user, got)
+		}
+	}
+}

@@ -269,3 +269,23 @@ func TestWorkersBesideTheLimit(t *testing.T) {
 		t.Errorf("with a card: %+v", c)
 	}
 }
+
+// Where the card has no memory of its own, what the plan needs of it is gone for the loaders.
+func TestSharedMemoryOfACard(t *testing.T) {
+	r := fed(func(unit.Bytes) mem.Estimate { return sure(g, g, 0) })
+	asked := r.hostAt(0, 16, 0)
+	needs := asked.Need(ladder.HostMemory).Estimate.Total()
+	r.Rooms.Memory = room(needs)
+	p, _ := r.Next()
+	if p.Host.Rung != 0 || p.Need() == 0 {
+		t.Fatalf("with memory of its own: rung %d, %v of the card", p.Host.Rung, p.Need())
+	}
+	r.Shared = true
+	if p, _ := r.Next(); p.Host.Rung == 0 || p.Host.Need(ladder.HostMemory).Room.Free != max(0, needs-p.Need()) {
+		t.Errorf("shared: rung %d, %+v", p.Host.Rung, p.Host.Need(ladder.HostMemory))
+	}
+	r.Rooms.Memory = room(needs + p.Need())
+	if p, _ := r.Next(); p.Host.Rung != 0 {
+		t.Errorf("with room for both: rung %d", p.Host.Rung)
+	}
+}
