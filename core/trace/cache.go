@@ -261,7 +261,7 @@ func (s *session) files(begun time.Time) (files []string, ok bool) {
 	ok = !s.failed
 	for _, t := range s.used {
 		files = append(files, t.Read...)
-		ok = ok && t.End.Steps >= wanted
+		ok = ok && (t.End.Steps >= wanted || t.End.Whole)
 	}
 	slices.Sort(files)
 	files = slices.Compact(files)

@@ -163,8 +163,15 @@ func (t *Trace) problem() error {
 	if t.End.Place != "" {
 		return errors.New(why)
 	}
-	if last := lastLine(t.Output); last != "" && !strings.Contains(why, last) {
-		why = fmt.Sprintf("%s before it had trained; it printed %q", why, last)
+	last := lastLine(t.Output)
+	if last != "" && strings.Contains(why, last) {
+		return errors.New(why)
+	}
+	if t.End.Steps == 0 {
+		why += " before it had trained"
+	}
+	if last != "" {
+		why = fmt.Sprintf("%s; it printed %q", why, last)
 	}
 	return errors.New(why)
 }
@@ -179,13 +186,18 @@ func (t *Trace) told(phases []Phase) string {
 		}
 		seen = append(seen, fmt.Sprintf("%s (%d batches)", p.Name, p.Batches))
 	}
-	text := fmt.Sprintf("traced with torch %s, without computing anything: %d optimizer steps: %s", t.End.Torch,
-		t.End.Steps,
-		strings.Join(seen, ", "))
+	s := "s"
+	if t.End.Steps == 1 {
+		s = ""
+	}
+	text := fmt.Sprintf("traced with torch %s, without computing anything: %d optimizer step%s: %s", t.End.Torch,
+		t.End.Steps, s, strings.Join(seen, ", "))
 	if s := toldSteps(t.second()); s != "" {
 		text += "; " + s
 	}
-	if t.End.Steps < wanted {
+	if t.End.Steps < wanted && t.End.Whole {
+		text += "; the script makes no more"
+	} else if t.End.Steps < wanted {
 		text += "; it stopped early: " + t.problem().Error()
 	} else if t.End.Cut {
 		text += "; it was cut short: " + t.stopped()

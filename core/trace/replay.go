@@ -82,7 +82,7 @@ func (t *Trace) unknown(names []string, name string) string {
 	case name == Validation && t.cut(names):
 		return "it was cut short: " + t.stopped()
 	case name != Training:
-	case t.End.Steps < settled:
+	case t.End.Steps < settled && (t.End.Steps == 0 || !t.End.Whole): // one that makes no more has its peak there
 		return fmt.Sprintf("only %d optimizer step was traced, and its states come with the first", t.End.Steps)
 	case t.End.Waiting > 0:
 		return fmt.Sprintf("%d of the optimizers had not stepped when the trace ended, and their states come with the "+

@@ -300,6 +300,35 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
+// A script that makes one step and ends by itself has its peak there. One that was stopped after it may need more, and
+// one without a step has not trained.
+func TestOneStep(t *testing.T) {
+	const step = "M batch 4 0\nA 1 8\nM forward 1 1 4 1\nM backward\nM step 1\n"
+	for name, tt := range map[string]struct {
+		end   End
+		known bool
+		told  string
+	}{
+		"it ended":    {End{Why: "the script ended", Whole: true, Steps: 1}, true, "1 optimizer step: training (1 batches); the script makes no more"},
+		"it failed":   {End{Why: "ValueError: 3", Cut: true, Steps: 1}, false, "it stopped early: ValueError: 3; it printed \"bye\""},
+		"no step":     {End{Why: "the script ended", Whole: true}, false, ""},
+		"out of time": {End{Why: "the time was over", Cut: true, Steps: 1}, false, "it stopped early: the time was over; it printed"},
+	} {
+		tr := read(t, step)
+		tr.End, tr.Output = tt.end, "bye\n"
+		phases := tr.Phases(rtx3090, mem.Caching{})
+		if known := phases[0].Estimate.Known(); known != tt.known {
+			t.Errorf("%s: known %v: %q", name, known, phases[0].Estimate.Unknown)
+		}
+		if told := tr.told(phases); !strings.Contains(told, tt.told) || tt.end.Steps > 0 && strings.Contains(told, "had trained") {
+			t.Errorf("%s: %s", name, told)
+		}
+		if why := tr.problem().Error(); strings.Contains(why, "before it had trained") != (tt.end.Steps == 0) {
+			t.Errorf("%s: %s", name, why)
+		}
+	}
+}
+
 // What a progress bar has printed is one line, and no reason.
 func TestLastLine(t *testing.T) {
 	bar := "begun\r 1it [00:01]\r 2it [00:02]"

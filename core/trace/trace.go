@@ -133,6 +133,7 @@ type End struct {
 	Why      string `json:"why"`
 	Failed   bool   `json:"failed,omitempty"` // before enough was seen
 	Cut      bool   `json:"cut,omitempty"`    // before the script had ended, or enough was seen of it
+	Whole    bool   `json:"whole,omitempty"`  // the script came to its own end
 	Place    string `json:"place,omitempty"`  // FILE:LINE of the script, where it failed
 	Torch    string `json:"torch,omitempty"`
 	CUDA     string `json:"cuda,omitempty"`

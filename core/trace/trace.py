@@ -1405,13 +1405,14 @@ def main():
     try:
         with mode:
             run()
-        why, more = "the script ended", {}
+        why, more = "the script ended", {"whole": True}
     except Enough:
         why, more = "enough was seen", {}
     except NotFollowed as e:
         why, more = str(e), {"place": place(e), "failed": True}
     except SystemExit as e:
-        why, more = "the script exited with %s" % (e.code if e.code is not None else 0), {}
+        code = e.code if e.code is not None else 0
+        why, more = "the script exited with %s" % code, {"whole": code == 0}
     except BaseException as e:
         del reserve
         if isinstance(e, AssertionError) and not sys.flags.optimize:
