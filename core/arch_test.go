@@ -328,10 +328,11 @@ func TestLimitsAreSeen(t *testing.T) {
 // The rules are rules: each way of breaking them is seen.
 func TestArchitectureSeesViolations(t *testing.T) {
 	for name, tt := range map[string]struct{ dir, imp, says string }{
-		"core imports a plugin":         {"core/run", module + "plugins/sisr", "core may not import plugins/sisr"},
-		"run imports a process":         {"core/run", module + "core/proc", "may not import core/proc"},
-		"viper outside cmd":             {"core/record", "github.com/spf13/viper", "only " + door + "settings may import"},
-		"go-nvml in a command":          {"cmd/launch", "github.com/NVIDIA/go-nvml/pkg/nvml", "only core/gpu/drivers may import"},
+		"core imports a plugin": {"core/run", module + "plugins/sisr", "core may not import plugins/sisr"},
+		"run imports a process": {"core/run", module + "core/proc", "may not import core/proc"},
+		"viper outside cmd":     {"core/record", "github.com/spf13/viper", "only " + door + "settings may import"},
+		"go-nvml in a command": {"cmd/launch", "github.com/NVIDIA/go-nvml/pkg/nvml",
+			"only core/gpu/drivers may import"},
 		"a plugin starts processes":     {"plugins/sisr", module + "core/proc", "a plugin may not import core/proc"},
 		"a plugin imports another":      {"plugins/moco", module + "plugins/sisr/arch", "may not import another's"},
 		"a command imports another":     {door + "plan", module + door + "run", "may not import " + door + "run"},

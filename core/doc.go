@@ -26,8 +26,8 @@
 //	small     unit, lazy, file, private: amounts of memory, late expressions, files of any kind, files of one's own
 //
 // Decisions are pure functions of values (ladder.Fit, run.Next, attempt's outcome, oom's verdict). Packages that act on
-// the world (proc, gpu/drivers, record, plugin/host, overlay) decide nothing. cmd/launch wires them: it reads the settings,
-// which go no further, and has a folder for each command (cmd/launch/main.go lists them). A plugin (plugins/)
+// the world (proc, gpu/drivers, record, plugin/host, overlay) decide nothing. cmd/launch wires them: it reads the
+// settings, which go no further, and has a folder for each command (cmd/launch/main.go lists them). A plugin (plugins/)
 // imports what pluginMay lists, and no more.
 //
 // arch_test.go lists who may import whom, and how large the house may be: rooms, packages, floors, lines of a package.

@@ -373,7 +373,8 @@ func (a *remedies) smaller() {
 	cost, what := "numerics", fmt.Sprintf("%s the micro-batch, %s the accumulation: the same global batch, more time; "+
 		"batch norm, if there is any, sees smaller batches", part, times)
 	if a.c.use(ofTransformers) {
-		cost, what = "speed", fmt.Sprintf("%s the micro-batch, %s the accumulation: the same global batch, more time", part, times)
+		cost, what = "speed", fmt.Sprintf("%s the micro-batch, %s the accumulation: the same global batch, more time",
+			part, times)
 	}
 	if of > 2 {
 		what += "; even so only if that one request grows with the batch"

@@ -133,8 +133,8 @@ func torchAndOther(p Python, card gpu.Device, found string) []Finding {
 	if card.Shared { // the graphics of a processor, for which few train
 		state = Remark
 	}
-	return finding(state, found, fmt.Sprintf("only a torch that is built for %s can use %s: the training runs on the CPU, "+
-		"or fails", whose, card.Name),
+	return finding(state, found, fmt.Sprintf("only a torch that is built for %s can use %s: the training runs on the "+
+		"CPU, or fails", whose, card.Name),
 		p.Interpreter+" -m pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/"+index)
 }
 

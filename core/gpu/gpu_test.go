@@ -105,7 +105,8 @@ func TestVisibleOfOthers(t *testing.T) {
 
 func TestPick(t *testing.T) {
 	all := []Device{{UUID: "GPU-aa/1"}, {Index: 1, UUID: "GPU-aa/10"}, {Index: 2, UUID: "soc"}}
-	for list, want := range map[string]string{"0": "0", "2,0": "2 0", "1,": "1", ",": "", "0,,1": "", "GPU-aa/1": "0", "gpu-aa/10": "1", "SOC": "2",
+	for list, want := range map[string]string{"0": "0", "2,0": "2 0", "1,": "1", ",": "", "0,,1": "",
+		"GPU-aa/1": "0", "gpu-aa/10": "1", "SOC": "2",
 		"GPU-aa": "", "3": "", "": "", "0,x": ""} {
 		picked, ok := Pick(list, all)
 		if ok != (want != "") || ok && indices(picked) != want {

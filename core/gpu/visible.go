@@ -255,8 +255,8 @@ func uuidAt(begin string, cards []*Device) int {
 	return at
 }
 
-// visibleXPU reads ZE_AFFINITY_MASK (Level Zero, core programming guide, "Affinity Mask"): "0,2" or, of parts of a card,
-// "0.1". It hides cards and does not order them. An entry that names no card is passed over.
+// visibleXPU reads ZE_AFFINITY_MASK (Level Zero, core programming guide, "Affinity Mask"): "0,2" or, of parts of a
+// card, "0.1". It hides cards and does not order them. An entry that names no card is passed over.
 func visibleXPU(env []string, all []Device) (seen []Device, err error) {
 	value, _ := Lookup(env, zeMask)
 	if value == "" {

@@ -57,7 +57,8 @@ func TestOverheads(t *testing.T) {
 			t.Errorf("cuBLAS at capability %q: %v, want %v", capability, got, want)
 		}
 	}
-	if small, large := BLASLtWorkspace(gpu.Device{Capability: "8.6"}), BLASLtWorkspace(gpu.Device{Capability: "9.0"}); small.Bytes != unit.MiB || large.Bytes != 32*unit.MiB || !small.Guess {
+	small, large = BLASLtWorkspace(gpu.Device{Capability: "8.6"}), BLASLtWorkspace(gpu.Device{Capability: "9.0"})
+	if small.Bytes != unit.MiB || large.Bytes != 32*unit.MiB || !small.Guess {
 		t.Errorf("cuBLASLt: %v, from Hopper on %v", small.Bytes, large.Bytes)
 	}
 	// Another maker's libraries have other names, and all that is said of them is a guess.
@@ -73,7 +74,8 @@ func TestOverheads(t *testing.T) {
 			"oneDNN 0 B, oneDNN 0 B, Level Zero context 300 MiB, NCCL 128 MiB"},
 	} {
 		var got []string
-		for _, it := range append([]Item{BLASWorkspace(tt.d), BLASLtWorkspace(tt.d), DeviceContext(tt.d)}, Collectives(tt.d, 2)...) {
+		for _, it := range append([]Item{BLASWorkspace(tt.d), BLASLtWorkspace(tt.d), DeviceContext(tt.d)},
+			Collectives(tt.d, 2)...) {
 			if got = append(got, fmt.Sprint(it.What, " ", it.Bytes)); !it.Guess {
 				t.Errorf("%s: no guess: %+v", tt.d.Name, it)
 			}

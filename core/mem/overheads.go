@@ -49,8 +49,8 @@ func named(card string, names ...string) bool {
 }
 
 // BLASWorkspace is cuBLAS's, which PyTorch takes through its allocator: CUBLAS_WORKSPACE_CONFIG's default is 8 MiB and
-// 128 KiB before Hopper (seen as 8,519,680 bytes) and 32 MiB from Hopper on (at/cuda/CublasHandlePool.cpp). hipBLAS's is
-// 32 MiB, and 128 MiB on gfx94x and gfx95x (there, and docs/source/notes/hip.rst). On an Intel card none is known.
+// 128 KiB before Hopper (seen as 8,519,680 bytes) and 32 MiB from Hopper on (at/cuda/CublasHandlePool.cpp). hipBLAS's
+// is 32 MiB, and 128 MiB on gfx94x and gfx95x (there, and docs/source/notes/hip.rst). On an Intel card none is known.
 func BLASWorkspace(d gpu.Device) Item {
 	capability := d.Capability
 	switch d.Kind {

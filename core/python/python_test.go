@@ -54,9 +54,10 @@ func TestAllocatorConf(t *testing.T) {
 
 		offered bool
 	}{
-		"nothing":                    {"2.10.0", nil, command.Prog{}, "", true},
-		"of ROCm":                    {"2.9.1+rocm6.4", []string{"PYTORCH_HIP_ALLOC_CONF=h"}, command.Prog{}, "h", false},
-		"of ROCm, and CUDA's name":   {"2.9.1+rocm6.4", []string{"PYTORCH_HIP_ALLOC_CONF=h", "PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{}, "a", false},
+		"nothing": {"2.10.0", nil, command.Prog{}, "", true},
+		"of ROCm": {"2.9.1+rocm6.4", []string{"PYTORCH_HIP_ALLOC_CONF=h"}, command.Prog{}, "h", false},
+		"of ROCm, and CUDA's name": {"2.9.1+rocm6.4", []string{"PYTORCH_HIP_ALLOC_CONF=h",
+			"PYTORCH_CUDA_ALLOC_CONF=a"}, command.Prog{}, "a", false},
 		"ROCm's name without it":     {"2.9.1", []string{"PYTORCH_HIP_ALLOC_CONF=h"}, command.Prog{}, "", true},
 		"nothing, on ROCm":           {"2.9.1+rocm6.4", nil, command.Prog{}, "", false},
 		"nothing, on Intel":          {"2.9.1+xpu", nil, command.Prog{}, "", false},

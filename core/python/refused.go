@@ -51,7 +51,8 @@ func Refused(script string, args []string, roots ...string) (option, near string
 // optional reports whether argparse takes an argument for an option: no value begins with a dash, but a number and
 // what has a blank.
 func optional(arg string) bool {
-	return len(arg) > 1 && arg[0] == '-' && arg != "--" && !strings.Contains(arg, " ") && !strings.ContainsRune(".0123456789", rune(arg[1]))
+	return len(arg) > 1 && arg[0] == '-' && arg != "--" && !strings.Contains(arg, " ") &&
+		!strings.ContainsRune(".0123456789", rune(arg[1]))
 }
 
 // takenBy reports whether one of the names takes an option as typed: shortened, or with its value behind one letter.

@@ -21,7 +21,8 @@ var (
 	// namedRecipe matches a file of settings that a script names itself.
 	namedRecipe = lazy.MustCompile(`["']([\w./-]+\.(?:ya?ml|toml))["']`)
 	// passing are variables that differ from run to run, and change no need.
-	passing = lazy.MustCompile(`^(SLURM_|WANDB_|MASTER_|(LOCAL_)?RANK$|WORLD_SIZE$|((CUDA|HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK|TMPDIR)$)`)
+	passing = lazy.MustCompile(`^(SLURM_|WANDB_|MASTER_|(LOCAL_)?RANK$|WORLD_SIZE$|` +
+		`((CUDA|HIP|ROCR)_VISIBLE_DEVICES|ZE_AFFINITY_MASK|TMPDIR)$)`)
 	// forSettings are the names of options that name a JSON file of settings: programs write such files, too.
 	forSettings = lazy.MustCompile(`(?i)conf|cfg|opt|recipe|setting|arg|param|deepspeed|base`)
 )

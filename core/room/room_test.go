@@ -119,7 +119,8 @@ func host(b unit.Bytes) Want { return Want{Resource: HostMemory, Bytes: b} }
 
 // A limit is not called the machine's memory.
 func TestHostDevice(t *testing.T) {
-	for limit, want := range map[unit.Bytes]string{0: "this machine's memory", unit.GiB: "this machine's memory, limited by --memory"} {
+	for limit, want := range map[unit.Bytes]string{0: "this machine's memory",
+		unit.GiB: "this machine's memory, limited by --memory"} {
 		r, err := Find(t.Context(), Wish{Device: "cpu", Memory: limit}, nil)
 		if err != nil || r.Device.Name != want || limit > 0 && r.Device.Total != limit {
 			t.Errorf("%v: %+v, %v", limit, r.Device, err)

@@ -10,9 +10,9 @@ import (
 	"github.com/launch-ml/launch/core/metric"
 )
 
-// Changed returns how the training of an attempt differs, by the program's own reports, from that of an earlier one: its
-// learning rate at the same step; and from one with another division of the batch also its number of steps. What the
-// program does not print is not compared. Larger differences of the steps end the attempt ([Run.Differs]).
+// Changed returns how the training of an attempt differs, by the program's own reports, from that of an earlier one:
+// its learning rate at the same step; and from one with another division of the batch also its number of steps. What
+// the program does not print is not compared. Larger differences of the steps end the attempt ([Run.Differs]).
 func (r *Run) Changed(p *Plan, o *Outcome) (out []string) {
 	if why := r.rescheduled(p, o); why != "" {
 		out = append(out, why)

@@ -181,7 +181,8 @@ func TestDoubled(t *testing.T) {
 	exact := State{Path: "10.state", Iteration: 10, Exact: true, At: at(1, 10)}
 	before := State{Path: "9.state", Iteration: 9, Exact: true, At: at(1, 9)}
 	asked := saved
-	asked.At = []Course{{First: Place{1, nil}, Last: Place{10, nil}}} // its lines have no loss: they may come before the step
+	asked.At = []Course{{First: Place{1, nil}, Last: Place{10,
+		nil}}} // its lines have no loss: they may come before the step
 	guessed := saved
 	guessed.Exact = false
 	for name, tt := range map[string]struct {
@@ -191,8 +192,9 @@ func TestDoubled(t *testing.T) {
 		first  int64 // of the attempt that resumes
 		want   string
 	}{
-		"after a validation":          {saved, OutOfMemory, 10, 10, "had reported step 10, and then trained step 10 again"},
-		"several":                     {State{Path: "7.state", Iteration: 7, Exact: true, At: at(1, 10)}, Failed, 10, 8, "steps 8 to 10"},
+		"after a validation": {saved, OutOfMemory, 10, 10, "had reported step 10, and then trained step 10 again"},
+		"several": {State{Path: "7.state", Iteration: 7, Exact: true, At: at(1, 10)}, Failed, 10,
+			8, "steps 8 to 10"},
 		"it goes on behind it":        {saved, OutOfMemory, 10, 11, ""},
 		"saved in time":               {exact, OutOfMemory, 10, 11, ""},
 		"before the last step":        {before, OutOfMemory, 10, 10, ""},
@@ -217,9 +219,11 @@ func TestDoubled(t *testing.T) {
 			continue
 		}
 		r.End(Attempt{Plan{Attempt: 2, Resume: &s}, Outcome{Ending: OutOfMemory, Changed: o.Changed,
-			Saved: &State{Path: "12.state", Digest: "d", Iteration: 12, Exact: true, At: at(tt.first, 12)}, Courses: at(tt.first, 14)}})
+			Saved:   &State{Path: "12.state", Digest: "d", Iteration: 12, Exact: true, At: at(tt.first, 12)},
+			Courses: at(tt.first, 14)}})
 		o = Outcome{Ending: Succeeded, Courses: at(13, 20), Iteration: 20}
-		r.weigh(&Plan{Attempt: 3, Resume: &State{Path: "12.state", Digest: "d", Iteration: 12, Exact: true, At: at(tt.first, 12)}}, &o)
+		r.weigh(&Plan{Attempt: 3, Resume: &State{Path: "12.state", Digest: "d", Iteration: 12, Exact: true,
+			At: at(tt.first, 12)}}, &o)
 		if got := strings.Join(o.Changed, "; "); !strings.Contains(got, tt.want) {
 			t.Errorf("%s: what goes on from it: %q", name, got)
 		}

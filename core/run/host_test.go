@@ -261,7 +261,8 @@ func TestWorkersBesideTheLimit(t *testing.T) {
 		t.Errorf("held up by it: %+v, %+v", p, stop)
 	}
 	last := len(r.Ladders.Host.Rungs) - 1 // no workers: the batches are made in the process itself, and are its own
-	if n := r.hostAt(last, 16, 0); r.Ladders.Host.Rungs[last].Name != "no loader workers" || n.Need(ladder.Apart).Estimate.Total() != 0 {
+	if n := r.hostAt(last, 16, 0); r.Ladders.Host.Rungs[last].Name != "no loader workers" ||
+		n.Need(ladder.Apart).Estimate.Total() != 0 {
 		t.Errorf("without workers: %+v", n)
 	}
 	r.Host = false

@@ -41,7 +41,8 @@ func TestWhole(t *testing.T) {
 		"another run":             {[]Result{of("R1", 2, 1, 5), of("R2", 1, 0, 4)}, tally{attempts: 3, short: 1, took: 9}},
 		"not recorded":            {[]Result{of("", 1, 0, 5), of("", 1, 0, 4)}, tally{attempts: 2, took: 9}},
 		"a launch without result": {[]Result{of("R1", 2, 1, 5), lost}, tally{attempts: 2, short: 1, took: 5}},
-		"and resumed":             {[]Result{of("R1", 2, 1, 5), lost, of("R1", 4, 1, 8)}, tally{attempts: 4, short: 1, took: 8}},
+		"and resumed": {[]Result{of("R1", 2, 1, 5), lost, of("R1", 4, 1, 8)}, tally{attempts: 4, short: 1,
+			took: 8}},
 	} {
 		events := []Event{{Kind: Listed, Trials: []Trial{{Number: 1}}, Done: true}}
 		for i := range tt.starts {

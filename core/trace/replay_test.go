@@ -309,10 +309,13 @@ func TestOneStep(t *testing.T) {
 		known bool
 		told  string
 	}{
-		"it ended":    {End{Why: "the script ended", Whole: true, Steps: 1}, true, "1 optimizer step: training (1 batches); the script makes no more"},
-		"it failed":   {End{Why: "ValueError: 3", Cut: true, Steps: 1}, false, "it stopped early: ValueError: 3; it printed \"bye\""},
-		"no step":     {End{Why: "the script ended", Whole: true}, false, ""},
-		"out of time": {End{Why: "the time was over", Cut: true, Steps: 1}, false, "it stopped early: the time was over; it printed"},
+		"it ended": {End{Why: "the script ended", Whole: true, Steps: 1}, true,
+			"1 optimizer step: training (1 batches); the script makes no more"},
+		"it failed": {End{Why: "ValueError: 3", Cut: true, Steps: 1}, false,
+			"it stopped early: ValueError: 3; it printed \"bye\""},
+		"no step": {End{Why: "the script ended", Whole: true}, false, ""},
+		"out of time": {End{Why: "the time was over", Cut: true, Steps: 1}, false,
+			"it stopped early: the time was over; it printed"},
 	} {
 		tr := read(t, step)
 		tr.End, tr.Output = tt.end, "bye\n"
@@ -320,7 +323,8 @@ func TestOneStep(t *testing.T) {
 		if known := phases[0].Estimate.Known(); known != tt.known {
 			t.Errorf("%s: known %v: %q", name, known, phases[0].Estimate.Unknown)
 		}
-		if told := tr.told(phases); !strings.Contains(told, tt.told) || tt.end.Steps > 0 && strings.Contains(told, "had trained") {
+		if told := tr.told(phases); !strings.Contains(told, tt.told) || tt.end.Steps > 0 && strings.Contains(told,
+			"had trained") {
 			t.Errorf("%s: %s", name, told)
 		}
 		if why := tr.problem().Error(); strings.Contains(why, "before it had trained") != (tt.end.Steps == 0) {

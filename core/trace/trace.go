@@ -245,7 +245,8 @@ func capability(s string) (major, minor int) {
 // environ is the program's environment as one rank has it, without a card and without whoever it would report to.
 func (t Tracer) environ() []string {
 	env := slices.DeleteFunc(slices.Clone(t.Env), func(kv string) bool { return strings.HasPrefix(kv, "PYTHONINSPECT=") })
-	return append(env, "CUDA_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=", "PYTHONDONTWRITEBYTECODE=1", "PYTHONSAFEPATH=", "OMP_NUM_THREADS=1",
+	return append(env, "CUDA_VISIBLE_DEVICES=", "HIP_VISIBLE_DEVICES=", "ROCR_VISIBLE_DEVICES=",
+		"PYTHONDONTWRITEBYTECODE=1", "PYTHONSAFEPATH=", "OMP_NUM_THREADS=1",
 		"MKL_NUM_THREADS=1", "TOKENIZERS_PARALLELISM=false", "WANDB_MODE=disabled", "HF_HUB_OFFLINE=1",
 		"HF_DATASETS_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "COMET_MODE=disabled",
 		"MLFLOW_TRACKING_URI=file:///dev/shm/mlruns",

@@ -22,7 +22,8 @@ func TestParse(t *testing.T) {
 }
 
 func TestDecimal(t *testing.T) {
-	for in, want := range map[string]bool{"8GB": true, "500 mb ": true, "8GiB": false, "8g": false, "100 b": false, "": false, "GB": false} {
+	for in, want := range map[string]bool{"8GB": true, "500 mb ": true, "8GiB": false, "8g": false, "100 b": false,
+		"": false, "GB": false} {
 		if got := Decimal(in); got != want {
 			t.Errorf("Decimal(%q) = %v", in, got)
 		}

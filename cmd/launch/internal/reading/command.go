@@ -30,7 +30,8 @@ func MissingScript(c job.Command) error {
 	return nil
 }
 
-// StopsAtOnce is an error if the program surely stops as it begins: its script is not there, or does not know an option.
+// StopsAtOnce is an error if the program surely stops as it begins: its script is not there, or does not
+// know an option.
 func StopsAtOnce(c job.Command) error {
 	if why := MissingScript(c); why != nil {
 		return why
@@ -63,7 +64,8 @@ func TraceHint(p *intake.Reading, d *gpu.Device, flags []string) string {
 	case !helps:
 		return ""
 	case takes != "":
-		return fmt.Sprintf("launch plan --trace would show what it needs, but takes %s: this command's Python has torch %s", takes, has)
+		return fmt.Sprintf("launch plan --trace would show what it needs, but takes %s: "+
+			"this command's Python has torch %s", takes, has)
 	}
 	command := slices.Concat([]string{"launch", "plan", "--trace"}, flags, []string{"--"}, p.Command.Args)
 	return "to see what it needs, without a card: " + ui.OneLine(ui.Quote(command))

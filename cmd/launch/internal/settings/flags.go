@@ -17,8 +17,8 @@ import (
 // AddFlags declares the settings and their defaults.
 func AddFlags(f *pflag.FlagSet) {
 	f.String("allow", "metrics", "highest cost of a change: "+strings.Join(ladder.Costs(), ", "))
-	f.String("vram", "", "plan for a card of this size, such as 12GiB (12GB is the same), or of this name, such as \"RTX 3060\"; "+
-		"it does not have to be in this machine")
+	f.String("vram", "", "plan for a card of this size, such as 12GiB (12GB is the same), or of this name, such as "+
+		"\"RTX 3060\"; it does not have to be in this machine")
 	f.String("device", "auto", "auto, cpu, a GPU by index or UUID; any, or a list such as 0,2: launch chooses a card "+
 		"with room")
 	f.String("wait", "", "wait for room on the card, or for --memory, instead of exit 75; --wait=30m: at most so long")
