@@ -37,7 +37,7 @@ func (p Printer) Diff(d record.Diff) {
 		for _, f := range d.Results {
 			name := OneLine(f.Name)
 			rows = append(rows, tableRow{
-				line:   fmt.Sprintf("  %-38s %14s %14s %s", unit.Clip(name, 38), pairFigure(f, f.A), pairFigure(f, f.B), change(f)),
+				line:   fmt.Sprintf("  %-38s %14s %14s %s", name, pairFigure(f, f.A), pairFigure(f, f.B), change(f)),
 				fields: []string{name + ": A " + pairFigure(f, f.A), "B " + pairFigure(f, f.B), strings.TrimSpace(change(f))}})
 		}
 		p.grid("", rows)
@@ -99,7 +99,7 @@ func pairRow(name string, v record.Pair, note string) tableRow {
 	}
 	name = OneLine(name)
 	return tableRow{
-		line:   fmt.Sprintf("  %-38s %14s %14s %14s  %s", unit.Clip(name, 38), amountText(v.A), amountText(v.B), delta, note),
+		line:   fmt.Sprintf("  %-38s %14s %14s %14s  %s", name, amountText(v.A), amountText(v.B), delta, note),
 		fields: []string{name + ": A " + amountText(v.A), "B " + amountText(v.B), field("B − A", delta), note}}
 }
 

@@ -14,6 +14,18 @@ type tableRow struct {
 	below  []string
 }
 
+// columnOf is how wide the column of names in a table is. No name is cut: on a terminal the longest decides, and grid
+// makes a list of what is too wide; where there is none, a long one moves what follows it in its row.
+func (p Printer) columnOf(least int, names []string) int {
+	const most = 44
+	for _, n := range names {
+		if w := textWidth(n); p.Width > 0 || w <= most {
+			least = max(least, w)
+		}
+	}
+	return least
+}
+
 // field is a value with its name; "" where there is none.
 func field(name, value string) string {
 	if value = strings.TrimSpace(value); value == "" {

@@ -146,16 +146,18 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 	if len(h.Spec.Command) > 0 {
 		p.whole("command: %s", OneLine(Quote(h.Spec.Command)))
 	}
-	wide := 10
+	var titles, figures []string
 	for _, r := range h.Rows {
-		wide = max(wide, min(44, len([]rune(rowTitle(r)))))
+		titles, figures = append(titles, rowTitle(r)), append(figures, figureOf(r))
 	}
+	wide := p.columnOf(10, titles)
 	show := columns{
+		figure:  p.columnOf(16, figures),
 		cards:   slices.ContainsFunc(h.Rows, func(r *sweep.Row) bool { return r.Card != nil }),
 		metrics: slices.ContainsFunc(h.Rows, func(r *sweep.Row) bool { return r.Result != nil && len(r.Result.Metrics) > 0 }),
 	}
 	header := fmt.Sprintf("%5s  %s  %-13s %s%-9s %-9s %-16s %-14s %s%-24s %s", "trial", pad("values", wide), "state",
-		column("card", 5, show.cards), "cost", "attempts", "batch", "peak", column("metric", 16,
+		column("card", 5, show.cards), "cost", "attempts", "batch", "peak", column("metric", show.figure,
 			show.metrics), "run", "changed")
 	beyond := false
 	var rows []tableRow
@@ -173,7 +175,10 @@ func (p Printer) Sweep(h *sweep.History, driver int) {
 }
 
 // columns are those that only some tables have.
-type columns struct{ cards, metrics bool }
+type columns struct {
+	cards, metrics bool
+	figure         int // how wide the metric's is
+}
 
 // column is a cell of such a column, with the blank after it.
 func column(text string, wide int, shown bool) string {
@@ -199,11 +204,7 @@ func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) (out tableRow) {
 		if res.Peak > 0 {
 			peak = res.Peak.String()
 		}
-		if names := res.Metrics.Names(); len(names) > 0 {
-			if figure = OneLine(names[0]) + " diverged"; !res.Metrics[names[0]].Diverged && res.Metrics[names[0]].Best != nil {
-				figure = OneLine(names[0]) + fmt.Sprintf(" %.5g", res.Metrics[names[0]].Best.Value)
-			}
-		}
+		figure = figureOf(r)
 	}
 	card := ""
 	if r.Card != nil && r.State == sweep.Running {
@@ -211,8 +212,8 @@ func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) (out tableRow) {
 	}
 	state := p.trialState(r)
 	out.line = fmt.Sprintf("%5d  %s  %s %s%-9s %-9s %-16s %-14s %s%-24s %s", r.Number,
-		pad(unit.Clip(rowTitle(r), wide), wide), pad(state, 13), column(card, 5, show.cards), cost, attempts, batch, peak,
-		column(unit.Clip(figure, 16), 16, show.metrics), run, changed)
+		pad(rowTitle(r), wide), pad(state, 13), column(card, 5, show.cards), cost, attempts, batch, peak,
+		column(figure, show.figure, show.metrics), run, changed)
 	out.title = fmt.Sprintf("%d  %s  %s", r.Number, rowTitle(r), state)
 	out.fields = []string{field("card", card), field("cost", cost), field("attempts", attempts), field("batch", batch),
 		field("peak", peak), figure, field("run", run), field("changed:", changed)}
@@ -227,6 +228,22 @@ func (p Printer) sweepRow(r *sweep.Row, wide int, show columns) (out tableRow) {
 		out.below = append(out.below, fmt.Sprintf("%5s  %s", "", OneLine(why)))
 	}
 	return out
+}
+
+// figureOf is the first metric of a row that has ended, with its best value.
+func figureOf(r *sweep.Row) string {
+	if r.Result == nil {
+		return ""
+	}
+	names := r.Result.Metrics.Names()
+	if len(names) == 0 {
+		return ""
+	}
+	m := r.Result.Metrics[names[0]]
+	if m.Diverged || m.Best == nil {
+		return OneLine(names[0]) + " diverged"
+	}
+	return OneLine(names[0]) + fmt.Sprintf(" %.5g", m.Best.Value)
 }
 
 // trialState is the state of a row, in its colour.
@@ -302,7 +319,10 @@ func (p Printer) Trial(h *sweep.History, r *sweep.Row) {
 	if p.Quiet && !bad {
 		return
 	}
-	title, end := unit.Clip(rowTitle(r), 60), ""
+	title, end := rowTitle(r), ""
+	if p.Width > 0 {
+		title = unit.Clip(title, 60)
+	}
 	res := r.Result
 	switch r.State {
 	case sweep.Running:
@@ -480,10 +500,11 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 	}
 	p.line("%s  %s%s", p.bold(s.Name), Count(len(d.Rows), "trial"), OneLine(on))
 	p.SamePlan(s)
-	wide := 10
+	var titles []string
 	for _, r := range d.Rows {
-		wide = max(wide, min(44, len([]rune(rowTitle(&sweep.Row{Trial: r.Trial})))))
+		titles = append(titles, rowTitle(&sweep.Row{Trial: r.Trial}))
 	}
+	wide := p.columnOf(10, titles)
 	packed := slices.ContainsFunc(d.Rows, func(r QuoteDoc) bool { return r.Quote.Card != "" })
 	header := fmt.Sprintf("%5s  %s  %s%10s  %10s  %10s  %-12s  %-9s  %-9s  %s", "trial", pad("values", wide),
 		column("card", 5, packed), "as asked", "planned", "room", "", "cost",
@@ -500,7 +521,7 @@ func (p Printer) SweepPlan(s sweep.Spec, d SweepPlanDoc) {
 		}
 		asked, needs, room, steps := amount(q.Asked), amount(q.Needs), amount(q.Room), cellOf(known(q.Steps))
 		row := tableRow{
-			line: fmt.Sprintf("%5d  %s  %s%10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(unit.Clip(title, wide), wide),
+			line: fmt.Sprintf("%5d  %s  %s%10s  %10s  %10s  %s  %-9s  %-9s  %s", r.Number, pad(title, wide),
 				column(q.Card, 5, packed), asked, needs, room, p.fit(pad(verdict, 12)), cost, steps, rung),
 			title: fmt.Sprintf("%d  %s  %s", r.Number, title, p.fit(verdict)),
 			fields: []string{field("card", q.Card), field("as asked", asked), field("planned", needs), field("room", room),

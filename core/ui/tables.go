@@ -97,8 +97,13 @@ func (p Printer) Runs(rows []RunRow) {
 		return
 	}
 	var all []tableRow
+	var titles []string
 	for _, r := range rows {
-		what := OneLine(r.Title())
+		titles = append(titles, OneLine(r.Title()))
+	}
+	wide := p.columnOf(40, titles)
+	for i, r := range rows {
+		what := titles[i]
 		state := r.State
 		for _, m := range r.Mixed {
 			r.Changes = strings.TrimSuffix(m+"; "+r.Changes, "; ")
@@ -123,7 +128,7 @@ func (p Printer) Runs(rows []RunRow) {
 		}
 		tries := Count(r.Attempts, "attempt")
 		all = append(all, tableRow{
-			line: fmt.Sprintf("%s  %s %s %-40s %s  %s", r.ID, pad(state, 14), pad(tries, 11), unit.Clip(what, 40), pad(peak, 14),
+			line: fmt.Sprintf("%s  %s %s %s %s  %s", r.ID, pad(state, 14), pad(tries, 11), pad(what, wide), pad(peak, 14),
 				r.Changes),
 			title: fmt.Sprintf("%s  %s", r.ID, state), fields: []string{what, tries, peak, r.Changes},
 		})
@@ -404,8 +409,8 @@ func (p Printer) Receipts(rs []record.Receipt) {
 			rest := fmt.Sprintf("micro-batch %s · %s, torch %s", orUnknown(r.Job.Settings["micro-batch"]), on,
 				orUnknown(r.Machine.Torch))
 			rows = append(rows, tableRow{
-				line: fmt.Sprintf("%-16s %-26s %-12s %12s %12s %12s   %s · %s", when, unit.Clip(arch, 26),
-					unit.Clip(r.Job.Phase, 12), priced, planned, amount, is, rest),
+				line: fmt.Sprintf("%-16s %-26s %-12s %12s %12s %12s   %s · %s", when, OneLine(arch),
+					OneLine(r.Job.Phase), priced, planned, amount, is, rest),
 				title:  fmt.Sprintf("%s  %s, %s", when, OneLine(arch), OneLine(r.Job.Phase)),
 				fields: []string{rest, field("priced", priced), field("planned", planned), measured}})
 		}
