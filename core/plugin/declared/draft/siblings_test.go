@@ -696,7 +696,15 @@ args = p.parse_args()
 for epoch in range(args.epochs):
     loss = train()
     print(f"Epoch {epoch+1}/{args.epochs}, loss: {loss:.4f}")
-`, "train.py", []string{`progress: 'Epoch (?P<iteration>\d+)/'`}},
+`, "train.py", []string{`progress: 'Epoch (?P<iteration>\d+)/(?P<total>\d+), loss:'`}},
+	"the end of the loop": {loop("for i in range(1, a.n + 1):", `print(f"{i} out of {total}: {loss}")`), "train.py",
+		[]string{`progress: '(?P<iteration>\d+) out of (?P<total>\d+):'`}},
+	"a loop that may break": {loop("for i in range(1, a.n + 1):", "if loss < 1:\n        break\n    "+
+		`print(f"step {i}/{total}: {loss}")`), "train.py", []string{`progress: 'step (?P<iteration>\d+)/'`}},
+	"another end": {loop("for i in range(1, a.batch_size + 1):", `print(f"step {i}/{total}: {loss}")`), "train.py",
+		[]string{`progress: 'step (?P<iteration>\d+)/'`}},
+	"the end of a loop of an epoch": {loop("for epoch in range(9):\n  for i in range(a.n):", `print(f"step {i}/{a.n}: {loss}")`),
+		"train.py", []string{`progress: 'step (?P<iteration>\d+)/'`}},
 	"MetricLogger with two numbers": {`import argparse, torch
 p = argparse.ArgumentParser()
 p.add_argument("--batch-size", type=int, default=8)
@@ -1016,6 +1024,13 @@ if args.resume:
 for step in range(args.epochs):
     torch.save({"model": m, "optimizer": o, "args": args}, os.path.join(args.out, "state.pt"))
 `, "train.py", []string{`resume: {--resume: '{out}/state.pt'}`}},
+}
+
+// loop is a training with a loop's header and what it does after a step.
+func loop(header, body string) string {
+	return "import argparse, torch\np = argparse.ArgumentParser()\np.add_argument(\"--batch-size\", type=int, default=8)\n" +
+		"p.add_argument(\"--n\", type=int, default=8)\na = p.parse_args()\ntotal = a.n\n" + header +
+		"\n    loss = train()\n    loss.backward()\n    " + body + "\n"
 }
 
 func TestSiblings(t *testing.T) {

@@ -28,7 +28,8 @@ var (
 	epochName = lazy.MustCompile(`(?i)\b(epoch|epochs?_?i|e|ep|i_epoch|epoch_idx|current_epoch)\b`)
 	totalName = lazy.MustCompile(`(?i)(max|total|num|n|all)_?(train_)?(steps?|iters?|iterations?|updates?)|` +
 		`_per_|\blen\b`)
-	ofTotal    = lazy.MustCompile(`(?i)(/|\bof)\s*$`) // before a total
+	ofTotal    = lazy.MustCompile(`(?i)(/|\bof)\s*$`)          // before a total
+	between    = lazy.MustCompile(`(?i)^\s*(/|(out )?of)\s*$`) // a step and their total
 	totalSteps = lazy.MustCompile(`(?i)(^|[._])((max|total|num|n)_?)?(train_)?(steps|iters|niters?|iterations|updates)$`)
 	evalish    = lazy.MustCompile(`(?i)\bdef \w*(eval|valid|test|infer|sample|generate)\w*|(valid|val|test|` +
 		`eval)_?(loader|dataloader|iter)`)
@@ -64,8 +65,7 @@ func (d *drafting) progress(all []message) {
 		}
 		if s > score {
 			best, score, groups = n, s, map[int]string{at: iteration}
-			if at+2 < len(m.pieces) && strings.TrimSpace(m.pieces[at+1].text) == "/" &&
-				totalSteps.MatchString(m.pieces[at+2].field) && stepName.MatchString(m.pieces[at].field) {
+			if d.outOf(m, at) {
 				groups[at+2] = total
 			}
 		}
@@ -85,6 +85,56 @@ func (d *drafting) progress(all []message) {
 		d.miss(`progress: 'step (?P<iteration>\d+)'`,
 			"no line was found that the program prints in its training loop with the number of the step")
 	}
+}
+
+// outOf reports whether the number after that of a step is how many steps there are in all: by its name, or because the
+// loop over the steps ends there.
+func (d *drafting) outOf(m *message, at int) bool {
+	if at+2 >= len(m.pieces) || !between.MatchString(m.pieces[at+1].text) || m.pieces[at+2].field == "" {
+		return false
+	}
+	step, all := m.pieces[at].field, m.pieces[at+2].field
+	if stepName.MatchString(step) && totalSteps.MatchString(all) {
+		return true
+	}
+	for i := m.f.Statements[m.statement].In; i >= 0; i = m.f.Statements[i].In {
+		s := m.f.Statements[i]
+		if m.f.Is(s.First, "for") && slices.Contains(m.f.Binds(s), counter.FindString(step)) {
+			return m.f.outermost(i) == i && !d.inLoop(m.f, i, 0) && m.f.ends(i, all) && !m.f.breaks(i)
+		}
+	}
+	return false
+}
+
+// ends reports whether the loop of a header is over a range that ends at an expression.
+func (f *file) ends(header int, all string) bool {
+	plain := func(text string) string { return strings.TrimSuffix(strings.ReplaceAll(text, " ", ""), "+1") }
+	for _, c := range f.Calls(f.Statements[header].Range) {
+		args := f.Args(c.Open)
+		if (c.Name != "range" && c.Name != "trange") || len(args) < 1 || len(args) > 2 {
+			continue
+		}
+		end := plain(f.Of(args[len(args)-1].Range))
+		if b := f.binding(all, header); b >= 0 {
+			a, _ := f.Assigns(f.Statements[b])
+			return end == all || end == plain(f.Of(a.Value))
+		}
+		return end == plain(all)
+	}
+	return false
+}
+
+// breaks reports whether a loop may end before its range does.
+func (f *file) breaks(header int) bool {
+	_, end := f.Block(header)
+	return slices.ContainsFunc(f.Statements[header:end], func(s python.Statement) bool {
+		for t := s.First; t < s.End; t++ {
+			if f.Is(t, "break") || f.Is(t, "return") {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // steps is how well a message tells the number of a step, and by which piece; -1 if by none.
