@@ -195,6 +195,19 @@ func TestAPU(t *testing.T) {
 	}
 }
 
+// A container may have one of a card's partitions: it is the same one outside, and no larger.
+func TestOnePartition(t *testing.T) {
+	dir := plant(t, "mi300x-cpx")
+	for _, n := range []int{2, 3, 4, 6, 7, 8, 9} {
+		write(t, dir, fmt.Sprintf("sys/class/kfd/kfd/topology/nodes/%d/properties", n), "")
+	}
+	all := new(files).devices()
+	if len(all) != 1 || all[0].Index != 0 || all[0].UUID != "GPU-e3aa140f9a5f9e31/3" ||
+		all[0].Total != 196592*unit.MiB/8 || all[0].Used != 9663676416+(9961472000-9663676416)/8 {
+		t.Errorf("%+v", all)
+	}
+}
+
 // List and Watch go on to the kernel's files where there is no NVIDIA card, and a card that goes is seen to go.
 func TestOthers(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", "/nonexistent")

@@ -64,7 +64,7 @@ func amdCards() (out []card) {
 		}
 		at := index
 		index++
-		pci := address(p, dirs)
+		pci, part := address(p, dirs)
 		if dirs[pci] == "" { // it has gone
 			continue
 		}
@@ -77,6 +77,9 @@ func amdCards() (out []card) {
 		if id, err := strconv.ParseUint(p["unique_id"], 10, 64); err == nil && id != 0 {
 			c.UUID = fmt.Sprintf("GPU-%016x", id)
 		}
+		if mode := text(dirs[pci], "current_compute_partition"); partsOf[mode] > 0 {
+			c.UUID += fmt.Sprintf("/%d", part)
+		}
 		of = append(of, filepath.Join(nodes, node))
 		out = append(out, c)
 	}
@@ -85,12 +88,18 @@ func amdCards() (out []card) {
 		count[c.pci]++
 	}
 	for i := range out {
-		if n := count[out[i].pci]; n > 1 {
-			out[i].divide(dirs[out[i].pci], n, bank(of[i]))
+		dir := dirs[out[i].pci]
+		mode := text(dir, "current_compute_partition")
+		if n := max(count[out[i].pci], partsOf[mode]); n > 1 { // of some of them a cgroup may hide the nodes
+			out[i].divide(mode, n, bank(of[i]))
 		}
 	}
 	return out
 }
+
+// partsOf are the modes in which a card is more than one device, with how many it then is: of an MI300A and CPX it is
+// 6, and then only the rest that nobody holds is shared out too thin (Linux, amdgpu/aqua_vanjaram.c).
+var partsOf = map[string]int{"DPX": 2, "TPX": 3, "QPX": 4, "CPX": 8}
 
 // bank is the memory that ROCm's driver gives a node; 0 if it is not known.
 func bank(node string) (size unit.Bytes) {
@@ -104,15 +113,15 @@ func bank(node string) (size unit.Bytes) {
 }
 
 // address is the PCI address of a node of ROCm's driver: its location_id has bus, device and function, and the
-// function counts the partitions of a card that is cut.
-func address(p, dirs map[string]string) string {
+// function counts the partitions of a card that is cut: part.
+func address(p, dirs map[string]string) (pci string, part uint64) {
 	n := func(name string) uint64 { v, _ := strconv.ParseUint(p[name], 10, 32); return v }
 	at := n("location_id")
 	own := fmt.Sprintf("%04x:%02x:%02x.%d", n("domain"), at>>8&0xff, at>>3&0x1f, at&7)
 	if dirs[own] != "" {
-		return own
+		return own, 0
 	}
-	return own[:len(own)-1] + "0"
+	return own[:len(own)-1] + "0", at & 7
 }
 
 // amdCard reads the files of amdgpu.
@@ -145,7 +154,7 @@ func (c *card) share(most, taken unit.Bytes) {
 }
 
 // divide makes the device one of n partitions. ROCm's driver tells how much each may take; else each has an equal part.
-func (c *card) divide(dir string, n int, size unit.Bytes) {
+func (c *card) divide(mode string, n int, size unit.Bytes) {
 	c.parts, c.whole = n, c.Used
 	if size == 0 || size > c.Total {
 		size = c.Total / unit.Bytes(n)
@@ -153,7 +162,7 @@ func (c *card) divide(dir string, n int, size unit.Bytes) {
 	if !c.Shared {
 		c.Total = size
 	}
-	c.Name += ", " + cmp.Or(text(dir, "current_compute_partition"), "a") + " partition"
+	c.Name += ", " + cmp.Or(mode, "a") + " partition"
 }
 
 // arch is AMD's name of an architecture, "gfx90a" of 90010: the last two numbers are hexadecimal digits.
