@@ -3,6 +3,7 @@ package mem
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -37,6 +38,17 @@ type Item struct {
 	From  string     `json:"from"`            // how the number was reached: a formula, a file, a measurement
 	// Guess marks a line that no rule and no measurement on this machine vouches for. Guesses never refuse a job.
 	Guess bool `json:"guess,omitempty"`
+}
+
+// Title names the line: the part, and the kind where the part does not say it.
+func (it Item) Title() string {
+	switch {
+	case it.What == "" || it.What == string(it.Kind):
+		return string(it.Kind)
+	case it.Kind == Context && strings.HasSuffix(it.What, " context"): // of a card that is not CUDA's
+		return it.What
+	}
+	return it.What + " " + string(it.Kind)
 }
 
 // Counted reports whether the kind follows exactly from shapes; the others depend on kernels, drivers and luck.

@@ -68,11 +68,7 @@ func (p Printer) Estimate(d EstimateDocument) {
 			if it.Count > 0 {
 				count = fmt.Sprintf("%d", it.Count)
 			}
-			name := string(it.Kind)
-			if it.What != "" && it.What != name {
-				name = it.What + " " + name
-			}
-			p.line("    %-52s %14s %12v   %s", name+guess, count, it.Bytes, it.From)
+			p.line("    %-52s %14s %12v   %s", it.Title()+guess, count, it.Bytes, it.From)
 		}
 		if phase.TotalBytes != nil {
 			p.line("    %-52s %14s %12v", "estimate", "", *phase.TotalBytes)

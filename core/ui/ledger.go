@@ -2,7 +2,6 @@ package ui
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/run"
@@ -62,10 +61,7 @@ const minor = 0.01
 func joined(asked, planned mem.Estimate) (rows []row) {
 	at := map[string]int{}
 	put := func(it mem.Item, into func(*row) *unit.Bytes) {
-		name := strings.TrimSpace(it.What + " " + string(it.Kind))
-		if it.What == "" || it.What == string(it.Kind) {
-			name = string(it.Kind)
-		}
+		name := it.Title()
 		if it.Guess {
 			name += " (guess)"
 		}
