@@ -107,6 +107,25 @@ func TestOffer(t *testing.T) {
 	}
 }
 
+// Of a card that shares the machine's memory the claims are those of host memory.
+func TestOfferOfSharedMemory(t *testing.T) {
+	soc := gpu.Device{UUID: "soc", Shared: true, Total: 60 * g, Used: 15 * g}
+	held := func(pid int, w Want) Held { return Held{Want: w, PID: pid, UID: os.Geteuid()} }
+	l := ledger{descends: func(pid, launch int) bool { return pid/10 == launch/10 }, visible: func(int) bool { return true },
+		held: []Held{held(10, Want{Resource: Of(soc), Bytes: 10 * g}), held(20, Want{Resource: HostMemory, Bytes: 4 * g}),
+			held(30, Want{Resource: Card("GPU-1"), Bytes: 20 * g})}}
+	if o := l.offer(soc); o.Free != 31*g || o.Claims != 2 {
+		t.Errorf("%v free beside %d claims", o.Free, o.Claims)
+	}
+	soc.Processes = []gpu.Process{{PID: 11, Used: 9 * g}} // of the first, as a GB10's driver lists it
+	if o := l.offer(soc); o.Free != 40*g {
+		t.Errorf("%v free with what one claim has taken", o.Free)
+	}
+	if o := l.offer(gpu.Device{UUID: "GPU-1", Total: 24 * g}); o.Free != 4*g {
+		t.Errorf("%v free of another card", o.Free)
+	}
+}
+
 // needs is a job that needs so much as asked and, at a cost, half of it.
 func needs(b unit.Bytes) func(unit.Bytes) Share {
 	return func(room unit.Bytes) Share {
