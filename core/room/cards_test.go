@@ -111,7 +111,8 @@ func TestOffer(t *testing.T) {
 func TestOfferOfSharedMemory(t *testing.T) {
 	soc := gpu.Device{UUID: "soc", Shared: true, Total: 60 * g, Used: 15 * g}
 	held := func(pid int, w Want) Held { return Held{Want: w, PID: pid, UID: os.Geteuid()} }
-	l := ledger{descends: func(pid, launch int) bool { return pid/10 == launch/10 }, visible: func(int) bool { return true },
+	l := ledger{descends: func(pid, launch int) bool { return pid/10 == launch/10 },
+		visible: func(int) bool { return true },
 		held: []Held{held(10, Want{Resource: Of(soc), Bytes: 10 * g}), held(20, Want{Resource: HostMemory, Bytes: 4 * g}),
 			held(30, Want{Resource: Card("GPU-1"), Bytes: 20 * g})}}
 	if o := l.offer(soc); o.Free != 31*g || o.Claims != 2 {

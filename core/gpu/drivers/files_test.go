@@ -125,9 +125,11 @@ func TestHostileTrees(t *testing.T) {
 		change func(t *testing.T, dir string)
 		want   string
 	}{
-		"as it is":   {func(*testing.T, string) {}, "24560 3072 2"},
-		"no size":    {func(_ *testing.T, dir string) { os.Remove(filepath.Join(dir, card, "mem_info_vram_total")) }, "0 3072 2"},
-		"no use":     {func(_ *testing.T, dir string) { os.Remove(filepath.Join(dir, card, "mem_info_vram_used")) }, "24560 0 2"},
+		"as it is": {func(*testing.T, string) {}, "24560 3072 2"},
+		"no size": {func(_ *testing.T, dir string) { os.Remove(filepath.Join(dir, card, "mem_info_vram_total")) },
+			"0 3072 2"},
+		"no use": {func(_ *testing.T, dir string) { os.Remove(filepath.Join(dir, card, "mem_info_vram_used")) },
+			"24560 0 2"},
 		"not a size": {func(t *testing.T, dir string) { write(t, dir, card+"mem_info_vram_total", "-1") }, "0 3072 2"},
 		"a huge size": {func(t *testing.T, dir string) {
 			write(t, dir, card+"mem_info_vram_total", "99999999999999999999")
@@ -157,7 +159,8 @@ func TestHostileTrees(t *testing.T) {
 			os.RemoveAll(filepath.Join(dir, "sys/class/kfd/kfd/proc"))
 		}, "24560 3072 0"},
 		"a client that lies": {func(t *testing.T, dir string) {
-			write(t, dir, "proc/1200/fdinfo/12", "drm-client-id:\t99\ndrm-pdev:\t0000:03:00.0\ndrm-memory-vram:\t9999999999999 GiB")
+			write(t, dir, "proc/1200/fdinfo/12",
+				"drm-client-id:\t99\ndrm-pdev:\t0000:03:00.0\ndrm-memory-vram:\t9999999999999 GiB")
 			write(t, dir, "proc/1200/fdinfo/13", "drm-client-id:\t98\ndrm-pdev:\t0000:03:00.0\ndrm-memory-vram:\tmany KiB")
 		}, "24560 3072 1"},
 	} {
@@ -182,7 +185,8 @@ func TestAPU(t *testing.T) {
 	dir := plant(t, "rx7900xtx")
 	write(t, dir, "sys/class/kfd/kfd/topology/nodes/1/properties", "")
 	all := new(files).devices()
-	if len(all) != 1 || !all[0].Shared || all[0].Total != 33538617344 || all[0].Used != 52428800 || all[0].Arch != "gfx1036" {
+	if len(all) != 1 || !all[0].Shared || all[0].Total != 33538617344 || all[0].Used != 52428800 ||
+		all[0].Arch != "gfx1036" {
 		t.Errorf("%+v", all)
 	}
 	write(t, dir, "proc/meminfo", "MemTotal: 65434256 kB\nMemAvailable: 1024 kB")

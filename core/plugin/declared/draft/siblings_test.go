@@ -703,7 +703,8 @@ for epoch in range(args.epochs):
 		`print(f"step {i}/{total}: {loss}")`), "train.py", []string{`progress: 'step (?P<iteration>\d+)/'`}},
 	"another end": {loop("for i in range(1, a.batch_size + 1):", `print(f"step {i}/{total}: {loss}")`), "train.py",
 		[]string{`progress: 'step (?P<iteration>\d+)/'`}},
-	"the end of a loop of an epoch": {loop("for epoch in range(9):\n  for i in range(a.n):", `print(f"step {i}/{a.n}: {loss}")`),
+	"the end of a loop of an epoch": {loop("for epoch in range(9):\n  for i in range(a.n):",
+		`print(f"step {i}/{a.n}: {loss}")`),
 		"train.py", []string{`progress: 'step (?P<iteration>\d+)/'`}},
 	"MetricLogger with two numbers": {`import argparse, torch
 p = argparse.ArgumentParser()
@@ -1028,7 +1029,8 @@ for step in range(args.epochs):
 
 // loop is a training with a loop's header and what it does after a step.
 func loop(header, body string) string {
-	return "import argparse, torch\np = argparse.ArgumentParser()\np.add_argument(\"--batch-size\", type=int, default=8)\n" +
+	return "import argparse, torch\np = argparse.ArgumentParser()\n" +
+		"p.add_argument(\"--batch-size\", type=int, default=8)\n" +
 		"p.add_argument(\"--n\", type=int, default=8)\na = p.parse_args()\ntotal = a.n\n" + header +
 		"\n    loss = train()\n    loss.backward()\n    " + body + "\n"
 }
