@@ -261,7 +261,7 @@ func disk(f Facts) []Line {
 	n := f.Job.States
 	switch {
 	case !known:
-		return one(Unknown, "", "%v are free in %s; how large a saved state is is not known", d.Free, d.At)
+		return one(Unknown, "", "%v are free in %s; the size of a saved state is not known", d.Free, d.At)
 	case size > d.Free:
 		return one(Problem, "free some, or save elsewhere", "%v are free in %s, and one saved state takes about %v", d.Free,
 			d.At, size)

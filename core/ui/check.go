@@ -36,9 +36,9 @@ func (p Printer) Check(d CheckDocument) {
 		default:
 			word = p.yellow(word)
 		}
-		p.line("%s  %s  %s", word, pad(l.Check, 8), OneLine(l.Found))
+		p.Beside(fmt.Sprintf("%s  %s  ", word, pad(l.Check, 8)), OneLine(l.Found))
 		if l.Mend != "" {
-			p.line("%23s%s", "", p.bold(OneLine(l.Mend)))
+			p.whole("%23s%s", "", p.bold(OneLine(l.Mend)))
 		}
 	}
 	p.line("")

@@ -21,7 +21,7 @@ func (p Printer) items(indent string, all []job.CheckResult) {
 		if it.State == job.Met {
 			paint = p.green
 		}
-		p.line("%s%s %s: %s", indent, paint(pad(mark, 11)), OneLine(it.Name), OneLine(it.Seen))
+		p.Beside(indent+paint(pad(mark, 11))+" ", OneLine(it.Name)+": "+OneLine(it.Seen))
 		if it.State == job.Met {
 			continue
 		}

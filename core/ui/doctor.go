@@ -27,13 +27,13 @@ func DoctorOf(command []string, all []check.Finding) DoctorDocument {
 // Doctor writes what was found: a line for each finding, and below it what is wrong and what mends it.
 func (p Printer) Doctor(d DoctorDocument) {
 	for _, f := range d.Findings {
-		p.line("%s  %-11s  %s", p.state(f.State), f.Check, OneLine(f.Found))
+		p.Beside(fmt.Sprintf("%s  %-11s  ", p.state(f.State), f.Check), OneLine(f.Found))
 		const blank = "                      "
 		if f.Why != "" {
-			p.line("%s%s", blank, OneLine(f.Why))
+			p.Beside(blank, OneLine(f.Why))
 		}
 		for _, m := range f.Mend {
-			p.line("%s  %s", blank, p.bold(OneLine(m)))
+			p.whole("%s  %s", blank, p.bold(OneLine(m)))
 		}
 	}
 	p.line("")

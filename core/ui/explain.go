@@ -253,13 +253,33 @@ func (p Printer) died(x Explanation) {
 		if i == 0 {
 			l = p.bold(l)
 		}
-		p.line("%s", l)
+		p.reason(l)
 	}
 	switch c := x.Clues; {
 	case c.Slurm != "" && c.Step != "":
 		p.line("  %-9s job %s, step %s", "slurm", c.Slurm, c.Step)
 	case c.Slurm != "":
 		p.line("  %-9s job %s", "slurm", c.Slurm)
+	}
+}
+
+// reason writes a line of a reason: where it is too wide, the parts of a legend stand below each other, and what has a
+// name, such as "asked by", beside it.
+func (p Printer) reason(line string) {
+	const named = 12 // columns of a name
+	body := strings.TrimLeft(line, " ")
+	lead := line[:len(line)-len(body)]
+	switch parts := strings.Split(body, "   "); {
+	case p.Width == 0 || textWidth(line) <= p.Width:
+		p.line("%s", line)
+	case len(lead) > 2 && len(parts) > 1:
+		for _, part := range parts {
+			p.Beside(lead+part[:min(2, len(part))], part[min(2, len(part)):])
+		}
+	case len(lead) == 2 && len(line) > named && line[named-1] == ' ':
+		p.Beside(line[:named], line[named:])
+	default:
+		p.line("%s", line)
 	}
 }
 
@@ -295,26 +315,26 @@ func (p Printer) remedies(x Explanation) {
 		if costs {
 			indent = fmt.Sprintf("  %-9s ", m.Cost)
 		}
-		p.line("%s%s%s", indent, m.What, p.priced(m))
+		p.Beside(indent, m.What+p.priced(m))
 		blank := strings.Repeat(" ", len(indent)+2)
 		for _, e := range m.Edits {
 			p.line("%s%s", blank, p.bold(EditText(e)))
 		}
 		for _, e := range m.Env {
-			p.line("%s%s", blank, p.bold(e))
+			p.whole("%s%s", blank, p.bold(e))
 		}
 		for _, f := range m.Flags {
-			p.line("%s%s: %s", blank, f.Of, p.bold(f.Text))
+			p.whole("%s%s: %s", blank, f.Of, p.bold(f.Text))
 		}
 		for _, c := range m.Run {
-			p.line("%s$ %s", blank, p.bold(c))
+			p.whole("%s$ %s", blank, p.bold(c))
 		}
 	}
 	if len(cannot) > 0 {
-		p.line("  %-9s %s", "too large", strings.Join(cannot, "; "))
+		p.Beside(fmt.Sprintf("  %-9s ", "too large"), strings.Join(cannot, "; "))
 	}
 	if apart := advice.Apart(x.Report, x.Clues); apart != "" {
-		p.line("  %-9s %s", "no help", apart)
+		p.Beside(fmt.Sprintf("  %-9s ", "no help"), apart)
 	}
 }
 

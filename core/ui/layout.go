@@ -44,6 +44,9 @@ const space = "\uE001"
 // inAmount is the space between a number and its unit.
 var inAmount = lazy.MustCompile(`(\d) ([KMGT]iB|B|%)`)
 
+// copied are commands that are to be copied in one piece.
+var copied = lazy.MustCompile(`\blaunch (show|plugins info) `)
+
 // wrap breaks a cleaned line between words, and no word: a path or a name that is longer than the line stays whole. The
 // lines after the first are indented further than it is.
 func wrap(s string, width int) string {
@@ -56,9 +59,15 @@ func wrap(s string, width int) string {
 	body := strings.TrimLeft(s, " ")
 	lead := min(len(s)-len(body), width/3)
 	hang := strings.Repeat(" ", min(lead+len(indent), width/3))
+	lines := broken(body, max(1, width-len(hang)))
+	return strings.Repeat(" ", lead) + strings.Join(lines, "\n"+hang)
+}
+
+// broken are the lines of a text without a break, none wider than the room if words allow it.
+func broken(body string, room int) []string {
 	body = inAmount.ReplaceAllString(body, "$1"+space+"$2")
-	body = strings.ReplaceAll(body, "launch show ", "launch"+space+"show"+space) // to be copied in one piece
-	lines, room := []string{""}, max(1, width-len(hang))
+	body = copied.ReplaceAllStringFunc(body, func(s string) string { return strings.ReplaceAll(s, " ", space) })
+	lines := []string{""}
 	for _, word := range aWord.FindAllString(body, -1) { // with the spaces before it
 		if last := &lines[len(lines)-1]; *last == "" || lipgloss.Width(*last+word) <= room {
 			*last += word
@@ -66,7 +75,27 @@ func wrap(s string, width int) string {
 			lines = append(lines, strings.TrimLeft(word, " "))
 		}
 	}
-	return strings.Repeat(" ", lead) + strings.ReplaceAll(strings.Join(lines, "\n"+hang), space, " ")
+	for i := range lines {
+		lines[i] = strings.ReplaceAll(lines[i], space, " ")
+	}
+	return lines
+}
+
+// Beside writes a text beside a label. On a terminal it is wrapped in the columns that the label leaves.
+func (p Printer) Beside(label, text string) {
+	p = p.fitted()
+	room := p.Width - textWidth(label) - len(p.Prefix)
+	if room < narrowest { // also without a terminal
+		p.line("%s%s", label, text)
+		return
+	}
+	blank := strings.Repeat(" ", textWidth(label))
+	for i, line := range broken(clean(strings.ReplaceAll(text, "\n", " "), p.Colour), room) {
+		if i > 0 {
+			label = blank
+		}
+		p.raw(clean(p.Prefix+label, p.Colour) + line)
+	}
 }
 
 var aWord = lazy.MustCompile(` *[^ ]+`)

@@ -82,7 +82,7 @@ func checkCommand(ctx context.Context, r reading.Reader, args []string, asJSON b
 			return err
 		}
 	} else {
-		cli.Out().Check(d)
+		cli.Tables().Check(d)
 	}
 	if d.ExitCode != 0 {
 		return cli.ExitCode(d.ExitCode)

@@ -43,7 +43,7 @@ command it looks at python3 of PATH.
 					return err
 				}
 			} else {
-				cli.Out().Doctor(d)
+				cli.Tables().Doctor(d)
 			}
 			if d.Wrong > 0 {
 				return cli.ExitCode(foundWrong)

@@ -107,16 +107,17 @@ func planTyped(ctx context.Context, o planOptions, p *intake.Reading, say ui.Pri
 			return err
 		}
 	} else {
+		fitted := cli.Tables() // but what somebody may copy
 		if why := reading.StopsAtOnce(p.Command); why != nil {
-			say.Line("it stops as it begins: %v", why)
+			fitted.Line("it stops as it begins: %v", why)
 		}
 		for _, w := range p.Warnings {
-			say.Warn("%s", w)
+			fitted.Warn("%s", w)
 		}
 		if p.Explained {
-			say.Line("it would run as typed; an out-of-memory would be explained")
+			fitted.Line("it would run as typed; an out-of-memory would be explained")
 		} else {
-			say.Line("launch does not recognise this command (%s): it would run as typed; an out-of-memory would be "+
+			fitted.Line("launch does not recognise this command (%s): it would run as typed; an out-of-memory would be "+
 				"explained", p.Why())
 			sayLine(say, reading.DeclareHint(p))
 			if found, err := room.Find(ctx, o.reader.Room.Wish, p.Command.Env); err == nil {

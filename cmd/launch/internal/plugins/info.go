@@ -2,6 +2,7 @@ package plugins
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ func newInfo(f *cli.Factory) *cobra.Command {
 			if asJSON {
 				return cli.PrintJSON(d)
 			}
-			d.print(cli.Out())
+			d.print(cli.Tables())
 			return nil
 		},
 	}
@@ -86,7 +87,7 @@ func about(ctx context.Context, ps intake.Plugins, name string) (d PluginInfo, e
 
 func (d PluginInfo) print(say ui.Printer) {
 	line := func(label, format string, args ...any) {
-		say.Line("%-10s "+format, append([]any{label + ":"}, args...)...)
+		say.Beside(fmt.Sprintf("%-10s ", label+":"), fmt.Sprintf(format, args...))
 	}
 	say.Line("%s %s", d.Manifest.Name, d.Manifest.Version)
 	line("about", "%s", d.Manifest.About)

@@ -64,15 +64,15 @@ func listPlugins(f *cli.Factory, c *cobra.Command, asJSON bool) error {
 	if asJSON {
 		return errors.Join(cli.PrintJSON(sources), unread)
 	}
-	say := cli.Out()
+	say := cli.Tables()
 	for _, src := range sources {
 		where := "built in"
 		if src.Path != "" {
 			where = src.Path
 		}
-		say.Line("%-12s %s (%s)", src.Manifest.Name, src.Manifest.About, where)
+		say.Beside(fmt.Sprintf("%-12s ", src.Manifest.Name), fmt.Sprintf("%s (%s)", src.Manifest.About, where))
 		if len(src.Manifest.Archs) > 0 {
-			say.Line("%-12s formulas: %s", "", someOf(src.Manifest))
+			say.Beside(fmt.Sprintf("%-12s ", ""), "formulas: "+someOf(src.Manifest))
 		}
 		if src.Verify != nil {
 			if err := src.Verify(c.Context()); err != nil {
@@ -87,6 +87,6 @@ func listPlugins(f *cli.Factory, c *cobra.Command, asJSON bool) error {
 	for _, p := range ps.Strangers() {
 		say.Warn("%v", p)
 	}
-	say.Line("%-12s `launch plugins new NAME` makes one that works (docs/writing-a-plugin.md)", "your own:")
+	say.Beside(fmt.Sprintf("%-12s ", "your own:"), "`launch plugins new NAME` makes one that works (docs/writing-a-plugin.md)")
 	return unread
 }

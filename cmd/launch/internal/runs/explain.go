@@ -44,7 +44,7 @@ For scripts: launch explain --json x.log | jq -e .oom`,
 			if asJSON {
 				return cli.PrintJSON(x)
 			}
-			cli.Out().Explain(x)
+			cli.Tables().Explain(x)
 			return nil
 		},
 	}
