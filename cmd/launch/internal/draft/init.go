@@ -90,7 +90,7 @@ func initialise(c *cobra.Command, r reading.Reader, args []string, o initOptions
 		if _, err := os.Stdout.WriteString(d.Text); err != nil {
 			return fmt.Errorf("printing the declaration: %w", err)
 		}
-		listMissing(cli.Notes(), d)
+		listMissing(cli.Fitted(cli.Notes(), os.Stderr, "never"), d)
 		return nil
 	}
 	if _, err := os.Lstat(d.Path); err == nil {
@@ -100,7 +100,7 @@ func initialise(c *cobra.Command, r reading.Reader, args []string, o initOptions
 		return exists(d.Path)
 	}
 	if !d.Loads {
-		listMissing(say, d)
+		listMissing(cli.Tables(), d)
 		return fmt.Errorf("no file was written, because the micro-batch was not found and launch cannot use a "+
 			"declaration without it. To begin with what was found: launch init --print -- %s", ui.Quote(args))
 	}
@@ -108,7 +108,7 @@ func initialise(c *cobra.Command, r reading.Reader, args []string, o initOptions
 		return err
 	}
 	say.Line("wrote %s: %d entries", d.Path, d.Found)
-	listMissing(say, d)
+	listMissing(cli.Tables(), d)
 	if err := checkDraft(ctx, r, args, say); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func listMissing(say ui.Printer, d *draft.Draft) {
 	}
 	say.Line("not found:")
 	for i, m := range d.Missing {
-		say.Line("  %d. %s", i+1, m)
+		say.Beside(fmt.Sprintf("  %d. ", i+1), m)
 	}
 }
 
