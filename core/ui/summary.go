@@ -12,6 +12,7 @@ import (
 	"github.com/launch-ml/launch/core/config"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/unit"
@@ -85,10 +86,23 @@ func (p Printer) ending(r *run.Run, last *run.Attempt) string {
 		// an estimate is of all that the job takes, which is more than its tensors
 		is := last.Outcome.PeakIs
 		if e := last.Plan.Need(); e > 0 && (is == run.Used || is == run.Data) {
-			s += fmt.Sprintf(" (estimate %v)", e)
+			for _, c := range last.Plan.Choices {
+				if c.Estimate.Total() == e {
+					s += " (" + estimateText(c.Estimate) + ")"
+					break
+				}
+			}
 		}
 	}
 	return s
+}
+
+// estimateText is an estimate beside what was measured. One in proportion to another size is rough.
+func estimateText(e mem.Estimate) string {
+	if e.GuessAlone() {
+		return fmt.Sprintf("rough estimate %v", e.Total())
+	}
+	return fmt.Sprintf("estimate %v", e.Total())
 }
 
 // named is what a job is called, in a few words: its own name, its network, or its script.

@@ -202,7 +202,7 @@ func (p Printer) attempt(number int, a run.Attempt, running bool) {
 			if a.Plan.Room > 0 { // else no device was seen
 				of = fmt.Sprintf(" of %v", a.Plan.Room)
 			}
-			p.line("      %s: estimate %v%s%s", c.Phase, c.Estimate.Total(), of, measuredText(a.Outcome.Measured[c.Phase]))
+			p.line("      %s: %s%s%s", c.Phase, estimateText(c.Estimate), of, measuredText(a.Outcome.Measured[c.Phase]))
 		}
 	}
 	switch {
