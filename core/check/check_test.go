@@ -93,7 +93,7 @@ func TestExamine(t *testing.T) {
 		"how many is not known": {func(f *Facts) { f.Job.States = 0 }, "disk", Unknown,
 			"how many there will be is not known"},
 		"how large is not known": {func(f *Facts) { f.Plan.Choices[0].Estimate.Unknown = "no formula" }, "disk", Unknown,
-			"how large"},
+			"the size of a saved state"},
 		"nobody may write": {func(f *Facts) { f.Read.Disk.Writable = false }, "disk", Problem,
 			"may not write to /d"},
 		"a disk without an answer": {func(f *Facts) { f.Read.Disk.Err = errors.New("no answer") }, "disk", Unknown,

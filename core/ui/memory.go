@@ -429,7 +429,7 @@ func deviceLine(v View) string {
 	}
 	s += fmt.Sprintf(" · room for this job %v", v.Run.Room)
 	if v.Decimal {
-		s += " · a GB is read as a GiB, 1024³ bytes"
+		s += " · MB and GB are read as MiB and GiB"
 	}
 	return s
 }
