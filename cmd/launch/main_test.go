@@ -171,8 +171,8 @@ func tree(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Setenv(kernelForTest, root)
 }
 
-// trees is the folder of the recorded trees.
-var trees = mustAbs("../../core/gpu/drivers/testdata/trees")
+// trees is the folder of the recorded trees, from this package's own.
+const trees = "../../core/gpu/drivers/testdata/trees"
 
 // code runs a command and demands an exit code: `code 78 launch plan -- …`. What it prints is matched by stdout and
 // stderr as after exec.
