@@ -13,7 +13,8 @@ import (
 // copied stays whole. Elsewhere each is one line.
 func TestBeside(t *testing.T) {
 	const long = "its limits are not those of a job, and what is measured here says little about how long it takes there"
-	const command = "/home/somebody/miniconda3/envs/training/bin/python3 -m pip install torch --index-url https://example.org"
+	const command = "/home/somebody/miniconda3/envs/training/bin/python3 -m pip install torch " +
+		"--index-url https://example.org"
 	finding := check.Finding{Check: "environment", State: check.Wrong, Found: long, Why: long, Mend: []string{command}}
 	for name, write := range map[string]func(Printer){
 		"doctor": func(p Printer) { p.Doctor(DoctorDocument{Findings: []check.Finding{finding}}) },
@@ -22,7 +23,8 @@ func TestBeside(t *testing.T) {
 		},
 		"checklist": func(p Printer) { p.items("  ", []job.CheckResult{{Name: "it is so", State: job.NotMet, Seen: long}}) },
 		"remedies": func(p Printer) {
-			p.remedies(Explanation{Remedies: []RemedyDoc{{Remedy: advice.Remedy{What: long, Cost: "speed", Run: []string{command}}}}})
+			p.remedies(Explanation{Remedies: []RemedyDoc{{Remedy: advice.Remedy{What: long, Cost: "speed",
+				Run: []string{command}}}}})
 		},
 		"legend": func(p Printer) { p.reason("   # " + long[:50] + "   + " + long[:50] + "   . 3 B free") },
 		"named":  func(p Printer) { p.reason("  asked by  " + long) },

@@ -66,8 +66,9 @@ func TestSummary(t *testing.T) {
 	measured.Plan.Choices[0].Estimate = mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, Bytes: 3 * unit.GiB}}}
 	measured.Outcome.Peak, measured.Outcome.PeakIs = 2*unit.GiB, run.Used
 	guessed := measured
-	guessed.Plan.Choices = []run.Choice{{Phase: "training", Name: "micro-batch 16", Estimate: mem.Estimate{Items: []mem.Item{
-		{Kind: mem.Correction, Bytes: 3 * unit.GiB, Guess: true}}}}}
+	guessed.Plan.Choices = []run.Choice{{Phase: "training", Name: "micro-batch 16",
+		Estimate: mem.Estimate{Items: []mem.Item{
+			{Kind: mem.Correction, Bytes: 3 * unit.GiB, Guess: true}}}}}
 	second := measured
 	second.Plan.Attempt = 2
 	takenUp := ended(second)
@@ -86,8 +87,8 @@ func TestSummary(t *testing.T) {
 			`(estimate 3.00 GiB)` + end},
 		"taken up again": {takenUp, `launch: succeeded in 4s, 2 attempts: "demo", micro-batch 16 · measured peak 2.00 GiB ` +
 			`used in attempt 2 (estimate 3.00 GiB)` + end},
-		"by a guess alone": {ended(guessed), `launch: succeeded in 2s: "demo", micro-batch 16 · measured peak 2.00 GiB used ` +
-			`(rough estimate 3.00 GiB)` + end},
+		"by a guess alone": {ended(guessed), `launch: succeeded in 2s: "demo", micro-batch 16 · measured peak 2.00 GiB ` +
+			`used (rough estimate 3.00 GiB)` + end},
 		"resumed": {ended(short, resumed(trained(2, run.Succeeded, 16, 6),
 			run.Resumption{State: run.Resumed, First: 3, Saved: 2})),
 			died + changed + `launch: succeeded in 4s, 2 attempts: "demo" · went on from 0002.pt, 1 iteration ` +

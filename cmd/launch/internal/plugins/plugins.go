@@ -87,6 +87,7 @@ func listPlugins(f *cli.Factory, c *cobra.Command, asJSON bool) error {
 	for _, p := range ps.Strangers() {
 		say.Warn("%v", p)
 	}
-	say.Beside(fmt.Sprintf("%-12s ", "your own:"), "`launch plugins new NAME` makes one that works (docs/writing-a-plugin.md)")
+	say.Beside(fmt.Sprintf("%-12s ", "your own:"),
+		"`launch plugins new NAME` makes one that works (docs/writing-a-plugin.md)")
 	return unread
 }
