@@ -19,7 +19,7 @@ func ExitCode(status int, last *run.Attempt, stop *run.Stop, trouble error) (cod
 	case stop.Code != 0:
 		code = stop.Code
 		whose = map[int]string{
-			run.TryLater:   "launch's: " + tryLater(stop, last),
+			run.TryLater:   "launch's: " + tryLater(stop),
 			run.CannotFit:  "launch's: cannot fit at the allowed cost",
 			run.OwnTrouble: "launch's: the program did not take the settings of the plan",
 		}[code]
@@ -39,16 +39,16 @@ func ExitCode(status int, last *run.Attempt, stop *run.Stop, trouble error) (cod
 }
 
 // tryLater is why a run that did not come to its end may be tried again, without the figures of the line that stops it.
-func tryLater(stop *run.Stop, last *run.Attempt) string {
+func tryLater(stop *run.Stop) string {
 	if stop.By == "" {
 		why, _, _ := strings.Cut(stop.Why, ": ")
 		return why + "; retry later or on another machine"
 	}
-	what := "the program was stopped"
-	if last != nil && last.Outcome.Saved != nil {
-		what = "the program saved its state and was stopped"
-	}
-	if stop.By == "launch stop" {
+	_, what, told := strings.Cut(stop.Why, ": ")
+	switch {
+	case !told:
+		return stop.Why
+	case stop.By == "launch stop":
 		return what + ", as launch stop asked"
 	}
 	return what + " after the signal " + stop.By

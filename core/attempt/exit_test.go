@@ -17,7 +17,9 @@ func TestExitCode(t *testing.T) {
 	lied := ended(run.Failed, "")
 	lied.Outcome.Lied = true
 	saved := ended(run.Interrupted, "")
-	saved.Outcome.Left, saved.Outcome.Saved = "launch stop: the program was stopped", &run.State{Iteration: 9}
+	saved.Outcome.Left = "launch stop: the program saved its state and was stopped"
+	older := run.Outcome{Left: "launch stop: the program was stopped", Saved: &run.State{Iteration: 9}}
+	itself := run.Outcome{Left: "SIGTERM ended the program"}
 	notice := run.Outcome{Left: "SIGUSR2: the program was stopped"}
 	full := &proc.OutputError{From: proc.Output, Err: syscall.ENOSPC}
 	for name, tt := range map[string]struct {
@@ -38,7 +40,11 @@ func TestExitCode(t *testing.T) {
 			"launch's: the program saved its state and was stopped, as launch stop asked"},
 		"stopped by a scheduler": {143, ended(run.Interrupted, ""), *notice.Ended(), nil, run.TryLater,
 			"launch's: the program was stopped after the signal SIGUSR2"},
-		"typed, and stopped": {143, nil, *saved.Outcome.Ended(), nil, run.TryLater,
+		"stopped at once, after an older state": {143, ended(run.Interrupted, ""), *older.Ended(), nil, run.TryLater,
+			"launch's: the program was stopped, as launch stop asked"},
+		"ended by the signal itself": {143, ended(run.Interrupted, ""), *itself.Ended(), nil, run.TryLater,
+			"launch's: SIGTERM ended the program"},
+		"typed, and stopped": {143, nil, *older.Ended(), nil, run.TryLater,
 			"launch's: the program was stopped, as launch stop asked"},
 		"a rehearsal that was interrupted": {0, ended(run.Interrupted, "rehearsal"), run.Stop{}, nil, 130, "before the run began"},
 		"one that said so with its own":    {143, ended(run.Interrupted, "rehearsal"), run.Stop{}, nil, 143, "the program's own"},

@@ -84,7 +84,7 @@ func leaving(
 		case n = <-l.came:
 		case n = <-asked:
 		}
-		why := n.Name + ": the program was stopped"
+		why, saved := n.Name+": the program was stopped", n.Name+": the program saved its state and was stopped"
 		if n.now {
 			say("%s: launch stops the program", n.Name)
 			l.because.Store(&why)
@@ -95,6 +95,9 @@ func leaving(
 		signalled, stops := l.begin(n, s, say)
 		l.because.Store(&why)
 		ended := l.wait(ctx, n, before, s.saved, stops)
+		if s.saved() != before {
+			l.because.Store(&saved)
+		}
 		l.alone.Store(ended && !signalled && n.Signal == 0) // a scheduler's signal may have come to the program as well
 		cancel()
 	}()

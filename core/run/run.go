@@ -256,7 +256,7 @@ type Stop struct {
 
 // Ended is the end of a run whose program was stopped because someone asked for it: [Outcome.Left].
 func (o *Outcome) Ended() *Stop {
-	by, _, _ := strings.Cut(o.Left, ":")
+	by, _, _ := strings.Cut(strings.TrimSuffix(o.Left, " ended the program"), ":")
 	return &Stop{Why: o.Left, Code: TryLater, By: by}
 }
 

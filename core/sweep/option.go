@@ -111,6 +111,9 @@ func setOption(args []string, key, value string, known python.Options) ([]string
 		given = []string{key + "=" + value}
 	}
 	if len(at) == 0 {
+		if strings.HasPrefix(key, "--") && joins(args[:end], known) {
+			given = []string{key + "=" + value}
+		}
 		if takesRest(known) {
 			if strings.HasPrefix(key, "--") { // what follows is no value of it
 				given = []string{key + "=" + value}
@@ -145,6 +148,25 @@ func setOption(args []string, key, value string, known python.Options) ([]string
 		}
 	}
 	return out, nil
+}
+
+// joins reports whether a program's options have their values behind "=": because it reads none else, or because all
+// that the command has are typed so.
+func joins(args []string, known python.Options) bool {
+	if slices.ContainsFunc(known.Options, func(o python.Option) bool { return o.How == python.ByGlobals }) {
+		return true
+	}
+	joined := false
+	for i, a := range args {
+		switch {
+		case !strings.HasPrefix(a, "--"):
+		case strings.Contains(a, "="):
+			joined = true
+		case i+1 < len(args) && isValue(args[i+1]):
+			return false
+		}
+	}
+	return joined
 }
 
 func names(arg, key string) bool { return arg == key || strings.HasPrefix(arg, key+"=") }

@@ -379,8 +379,16 @@ func (p pair) price(l *ladder.Ladder, shared int, asked, second []Phase) {
 	}
 }
 
-// between is the estimate at a micro-batch, on the lines through those at two others.
+// between is the estimate at a micro-batch, on the lines through those at two others. Where a line falls with a larger
+// micro-batch, the two are fullest at other moments, and no line leads through both: then it is in proportion to the
+// nearer one (between them, to the larger one), and a guess.
 func between(a, b mem.Estimate, at, other, micro int64) (e mem.Estimate) {
+	if falls(a, b, at < other) {
+		if (micro < min(at, other)) == (other < at) {
+			return inProportion(b, other, micro)
+		}
+		return inProportion(a, at, micro)
+	}
 	line := func(x, y unit.Bytes) unit.Bytes {
 		return max(0, x+(y-x)*unit.Bytes(micro-at)/unit.Bytes(other-at))
 	}
@@ -403,4 +411,34 @@ func between(a, b mem.Estimate, at, other, micro int64) (e mem.Estimate) {
 		}
 	}
 	return e
+}
+
+// falls reports whether what grows with the batch is less in the trace of the larger micro-batch, by more than what
+// sizes are rounded to.
+func falls(a, b mem.Estimate, larger bool) bool {
+	of := func(e mem.Estimate, it mem.Item) unit.Bytes {
+		i := slices.IndexFunc(e.Items, func(o mem.Item) bool { return o.Kind == it.Kind && o.What == it.What })
+		if i < 0 {
+			return 0
+		}
+		return e.Items[i].Bytes
+	}
+	little := max(a.Total(), b.Total()) / 20
+	return slices.ContainsFunc(slices.Concat(a.Items, b.Items), func(it mem.Item) bool {
+		x, y := of(a, it), of(b, it)
+		return it.Kind.Grows() && max(x, y)-min(x, y) > little && x < y != larger
+	})
+}
+
+// inProportion is an estimate at another micro-batch than it is of: what grows with the batch, in proportion.
+func inProportion(e mem.Estimate, of, micro int64) (out mem.Estimate) {
+	for _, it := range e.Items {
+		if it.Kind.Grows() {
+			it.Bytes, it.Guess = it.Bytes*unit.Bytes(micro)/unit.Bytes(of), true
+			it.From = fmt.Sprintf("in proportion to the trace at micro-batch %d: at the other one, another moment needs most",
+				of)
+		}
+		out.Add(it)
+	}
+	return out
 }

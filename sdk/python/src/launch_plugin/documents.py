@@ -455,14 +455,16 @@ class Process(Document):
 class Device(Document):
     """A GPU, a MIG slice of one, or the host (kind "cpu")."""
 
-    kind: str = always("")  # "cuda" or "cpu"
+    kind: str = always("")  # "cuda", "hip" (AMD's), "xpu" (Intel's) or "cpu"
     index: int = always(0)
     uuid: str = ""
     name: str = always("")
     total_bytes: int = always(0)
     used_bytes: int = always(0)
     reserved_bytes: Optional[int] = always(None)  # by the driver for itself; None where that is not known
+    shared: bool = False  # its memory is the host's: of a Jetson, a GB10, or the graphics of a processor
     capability: str = ""  # the CUDA compute capability, "8.6"
+    arch: str = ""  # the architecture of an AMD card, "gfx1100"
     driver: str = ""
     mig: bool = False
     parent: str = ""
