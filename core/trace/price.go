@@ -173,6 +173,9 @@ func (t *Trace) problem() error {
 	if last != "" {
 		why = fmt.Sprintf("%s; it printed %q", why, last)
 	}
+	if strings.Contains(t.End.Why, timeOver) {
+		why += "; --trace-time 5m gives it longer"
+	}
 	return errors.New(why)
 }
 

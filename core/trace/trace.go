@@ -308,7 +308,7 @@ func (c cell) run(ctx context.Context) (*Trace, error) {
 		out.End = End{Why: "the time was over", Cut: true, Failed: out.steps() == 0, Steps: out.steps()}
 		return out, ctx.Err()
 	case out.End.Why == "" && cmd.ProcessState.ExitCode() == bySignal+int(syscall.SIGXCPU):
-		out.End = End{Why: fmt.Sprintf("its %d s of CPU time were over", c.Seconds), Cut: true,
+		out.End = End{Why: fmt.Sprintf("its %d s%s", c.Seconds, timeOver), Cut: true,
 			Failed: out.steps() == 0, Steps: out.steps()}
 	case out.End.Why == "":
 		out.End = End{Why: "the script's process ended: " + lastLine(out.Output), Cut: true,
@@ -316,6 +316,9 @@ func (c cell) run(ctx context.Context) (*Trace, error) {
 	}
 	return out, nil
 }
+
+// timeOver is what a trace is told to have ended by, after its seconds.
+const timeOver = " of CPU time were over"
 
 // steps counts the steps that every optimizer has made that was seen to step.
 func (t *Trace) steps() (n int) {
