@@ -379,6 +379,13 @@ func TestReadResult(t *testing.T) {
 	if r, err := ReadResult([]byte(resumed)); err != nil || r.Down() {
 		t.Errorf("a trial that was resumed counts as changed: %+v, %v", r, err)
 	}
+	for stop, want := range map[string]string{"failed": "AssertionError", "no rung is left": "no rung is left"} {
+		failed := `{"version":1,"ending":"failed","exit_code":1,"stop":{"why":"` + stop + `"},"attempts":[
+ {"plan":{"attempt":1,"cost":"none"},"outcome":{"ending":"failed","cause":"AssertionError"}}]}`
+		if r, err := ReadResult([]byte(failed)); err != nil || r.Why != want { // the ending's name says nothing
+			t.Errorf("it failed because of %q, want %q: %v", r.Why, want, err)
+		}
+	}
 	for _, bad := range []string{"", "{}", `{"version":2,"ending":"succeeded"}`, `{"version":1`} {
 		if _, err := ReadResult([]byte(bad)); err == nil {
 			t.Errorf("%q is taken for a result", bad)

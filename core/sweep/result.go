@@ -126,7 +126,7 @@ func ReadResult(doc []byte) (Result, error) {
 	if s := d.Short; s != nil && s.Room != nil {
 		r.Room = *s.Room
 	}
-	if d.Stop != nil && d.Ending != run.Succeeded && d.Stop.Why != "" {
+	if d.Stop != nil && d.Ending != run.Succeeded && d.Stop.Why != "" && d.Stop.Why != string(d.Ending) {
 		r.Why = d.Stop.Why
 	}
 	return r, nil
