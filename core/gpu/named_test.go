@@ -106,11 +106,11 @@ func TestCards(t *testing.T) {
 	}
 }
 
-var update = flag.Bool("update", false, "write the list of cards in docs/plan.md anew")
+var update = flag.Bool("update", false, "write the list of cards in docs/reference.md anew")
 
 // The page lists the cards that there are.
 func TestPage(t *testing.T) {
-	const path, begin = "../../docs/plan.md", "<!-- cards: go test ./core/gpu -run TestPage -update -->\n"
+	const path, begin = "../../docs/reference.md", "<!-- cards: go test ./core/gpu -run TestPage -update -->\n"
 	const end = "<!-- end of cards -->"
 	text, err := os.ReadFile(path)
 	if err != nil {
