@@ -310,6 +310,7 @@ var varies = []struct{ what, like string }{
 	{`\b\d{4}-\d\d-\d\d \d\d:\d\d\b`, "DATE"},
 	{`\b(\d+m\d+s|\d+m|\d+(\.\d+)?m?s)\b`, "TIME"},
 	{`(measured (peak:? )?(at least |at most )?)[\d.]+ [KMG]iB`, "${1}SIZE"},
+	{`[\d.]+ [KMG]iB( {3}(?:data|used) ·)`, "SIZE$1"}, // the last column of receipts
 }
 
 var varying = func() (list []*regexp.Regexp) {
@@ -442,6 +443,8 @@ func TestDocsNotation(t *testing.T) {
 		{"a", "", "", false},
 		{"run 20261122-062408.564-100d took 5.8s", "run 20261123-062409.001-beef took 12ms", "run 20261122-062408.564-100d took 5.8s", true},
 		{"estimate 5.8 MiB", "estimate 5.9 MiB", "estimate 5.9 MiB", false},
+		{"5 MiB   5.8 MiB   data · x", "5 MiB   5.9 MiB   data · x", "5 MiB   5.8 MiB   data · x", true},
+		{"5 MiB   5.8 MiB   data · x", "6 MiB   5.8 MiB   data · x", "6 MiB   5.8 MiB   data · x", false},
 	} {
 		lines := func(s string) []string {
 			if s == "" {
