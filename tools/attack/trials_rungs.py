@@ -401,18 +401,20 @@ def _(box):
     need(done.code == 78 and plan["verdict"] == "cannot fit", repr(done))
 
 
-@trial("C", "nothing fits by one measured size alone; by two it may")
+@trial("C", "no larger size fits by one measured size alone; by two it may, and a smaller one by that")
 def _(box):
     project(box, "x = bytearray(a.batch_size << 21)\n" + LOOP.replace("a.batch_size > 8", "False").replace("print(f", "import time; time.sleep(0.1); print(f"))
 
     def verdict(size):
         done = box.launch("plan", "--json", "--device", "cpu", "--memory", "1GiB", "--", *TRAIN, "--batch-size", str(size))
         return json.loads(done.out), done
-    for size in (32, 16):
+    for size in (16, 32):
         done = box.launch("--device", "cpu", "--memory", "1GiB", "--", *TRAIN, "--batch-size", str(size))
         need(done.code == 0, repr(done))
         plan, done = verdict(24)
-        want = ("may not fit", None) if size == 32 else ("fits", True)
+        want = ("may not fit", None) if size == 16 else ("fits", True)
         need((plan["verdict"], plan["fits"]) == want and done.code == 0, f"after {size}: {done}")
+        plan, done = verdict(12)
+        need((plan["verdict"], plan["fits"]) == ("fits", True) and done.code == 0, f"a smaller one, after {size}: {done}")
     done = box.launch("plan", "--device", "cpu", "--memory", "1GiB", "--", *TRAIN, "--batch-size", "24")
     need("0 B counted" not in done.out, done.out)
