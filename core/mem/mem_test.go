@@ -71,7 +71,7 @@ func TestOverheads(t *testing.T) {
 		{gpu.Device{Kind: gpu.HIP, Name: "AMD Instinct MI300X OAM", Arch: "gfx942", Total: 192 * unit.GiB},
 			"hipBLAS 128 MiB, hipBLASLt 76.0 MiB, HIP context 500 MiB, RCCL 128 MiB"},
 		{gpu.Device{Kind: gpu.XPU, Name: "Intel Arc A770", Total: 15 * unit.GiB},
-			"oneDNN 0 B, oneDNN 0 B, Level Zero context 300 MiB, NCCL 128 MiB"},
+			"oneMKL 8.12 MiB, oneDNN 1.00 MiB, Level Zero context 300 MiB, oneCCL 128 MiB"},
 	} {
 		var got []string
 		for _, it := range append([]Item{BLASWorkspace(tt.d), BLASLtWorkspace(tt.d), DeviceContext(tt.d)},

@@ -37,7 +37,7 @@ func DeviceContext(d gpu.Device) Item {
 	case gpu.HIP:
 		it.What, it.From = "HIP context", "a guess: nothing was measured under ROCm; as a CUDA context, "+it.From
 	case gpu.XPU:
-		it.What, it.From = "Level Zero context", "a guess: nothing was measured on an Intel card; as a CUDA context, "+it.From
+		it.What, it.From = "Level Zero context", asOnCUDA+"a CUDA context, "+it.From
 	}
 	return it
 }
@@ -48,9 +48,13 @@ func named(card string, names ...string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.Contains(card, n) })
 }
 
+// asOnCUDA begins the origin of a figure of an Intel card, where nothing is known: none at all would be too little.
+const asOnCUDA = "a guess: nothing was measured on an Intel card; as "
+
 // BLASWorkspace is cuBLAS's, which PyTorch takes through its allocator: CUBLAS_WORKSPACE_CONFIG's default is 8 MiB and
 // 128 KiB before Hopper (seen as 8,519,680 bytes) and 32 MiB from Hopper on (at/cuda/CublasHandlePool.cpp). hipBLAS's
-// is 32 MiB, and 128 MiB on gfx94x and gfx95x (there, and docs/source/notes/hip.rst). On an Intel card none is known.
+// is 32 MiB, and 128 MiB on gfx94x and gfx95x (there, and docs/source/notes/hip.rst). None is
+// known of Intel's cards.
 func BLASWorkspace(d gpu.Device) Item {
 	capability := d.Capability
 	switch d.Kind {
@@ -61,7 +65,7 @@ func BLASWorkspace(d gpu.Device) Item {
 		}
 		return it
 	case gpu.XPU:
-		return Item{Kind: Workspace, What: "oneDNN", Guess: true, From: "not known: no workspace that stays was found"}
+		return Item{Kind: Workspace, What: "oneMKL", Bytes: 8519680, Guess: true, From: asOnCUDA + "cuBLAS's workspace"}
 	}
 	if it, ok := measuredBLAS(priors(), capability); ok {
 		return it
@@ -83,7 +87,7 @@ func BLASLtWorkspace(d gpu.Device) Item {
 		return Item{Kind: Workspace, What: "hipBLASLt", Bytes: 76 * unit.MiB, Guess: true,
 			From: "hipBLASLt's default workspace"}
 	case gpu.XPU:
-		return Item{Kind: Workspace, What: "oneDNN", Guess: true, From: "not known: no workspace that stays was found"}
+		return Item{Kind: Workspace, What: "oneDNN", Bytes: unit.MiB, Guess: true, From: asOnCUDA + "cuBLASLt's workspace"}
 	}
 	it := Item{Kind: Workspace, What: "cuBLASLt", Bytes: unit.MiB, Guess: true, From: "cuBLASLt's default workspace before Hopper"}
 	if major, _, _ := strings.Cut(capability, "."); major >= "9" || len(major) > 1 {
@@ -110,8 +114,11 @@ func Collectives(d gpu.Device, ranks int64) []Item {
 	if named(d.Name, "A100", "A800", "H100", "H800", "H200", "GH200", "B100", "B200", "B300") {
 		it.Bytes, it.From = 600*unit.MiB, "cards with NVLink: at the least what H100s under DDP held beyond those without, in out-of-memory messages"
 	}
-	if d.Kind == gpu.HIP {
+	switch d.Kind {
+	case gpu.HIP:
 		it.What, it.From = "RCCL", "not measured: as NCCL's, "+it.From
+	case gpu.XPU:
+		it.What, it.From = "oneCCL", asOnCUDA+"NCCL's, "+it.From
 	}
 	return []Item{it}
 }

@@ -136,8 +136,7 @@ func (r *Run) doubled(p *Plan, o *Outcome) string {
 		again = fmt.Sprintf("steps %d to %d", o.Resumption.First, at.Last.Iteration)
 	}
 	return fmt.Sprintf("the program saved its state of step %d after it had reported %s, and then trained %s again: "+
-		"the result has that training twice, and a schedule of the learning rate is as much too early",
-		s.Iteration, again, again)
+		"the result has %s twice, and the learning rate changes too early", s.Iteration, again, again, again)
 }
 
 // ofEpochs reports whether the same step of two of these attempts may be one of two epochs: steps are counted anew in

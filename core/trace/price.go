@@ -396,12 +396,7 @@ func between(a, b mem.Estimate, at, other, micro int64) (e mem.Estimate) {
 		return max(0, x+(y-x)*unit.Bytes(micro-at)/unit.Bytes(other-at))
 	}
 	for _, it := range a.Items {
-		now := it
-		i := slices.IndexFunc(b.Items, func(o mem.Item) bool { return o.Kind == it.Kind && o.What == it.What })
-		var there unit.Bytes
-		if i >= 0 {
-			there = b.Items[i].Bytes
-		}
+		now, there := it, lineOf(b, it)
 		if now.Bytes = line(it.Bytes, there); there != it.Bytes {
 			now.From = fmt.Sprintf("on the line through traces at micro-batch %d and %d", at, other)
 		}
@@ -416,19 +411,22 @@ func between(a, b mem.Estimate, at, other, micro int64) (e mem.Estimate) {
 	return e
 }
 
+// lineOf is the amount of the same line in another estimate; 0 if it has none.
+func lineOf(e mem.Estimate, it mem.Item) unit.Bytes {
+	for _, o := range e.Items {
+		if o.Kind == it.Kind && o.What == it.What {
+			return o.Bytes
+		}
+	}
+	return 0
+}
+
 // falls reports whether what grows with the batch is less in the trace of the larger micro-batch, by more than what
 // sizes are rounded to.
 func falls(a, b mem.Estimate, larger bool) bool {
-	of := func(e mem.Estimate, it mem.Item) unit.Bytes {
-		i := slices.IndexFunc(e.Items, func(o mem.Item) bool { return o.Kind == it.Kind && o.What == it.What })
-		if i < 0 {
-			return 0
-		}
-		return e.Items[i].Bytes
-	}
 	little := max(a.Total(), b.Total()) / 20
 	return slices.ContainsFunc(slices.Concat(a.Items, b.Items), func(it mem.Item) bool {
-		x, y := of(a, it), of(b, it)
+		x, y := lineOf(a, it), lineOf(b, it)
 		return it.Kind.Grows() && max(x, y)-min(x, y) > little && x < y != larger
 	})
 }

@@ -129,7 +129,7 @@ func TestHostileTrees(t *testing.T) {
 		"no size": {func(_ *testing.T, dir string) { os.Remove(filepath.Join(dir, card, "mem_info_vram_total")) },
 			"0 3072 2"},
 		"no use": {func(_ *testing.T, dir string) { os.Remove(filepath.Join(dir, card, "mem_info_vram_used")) },
-			"24560 0 2"},
+			"24560 2560 2"},
 		"not a size": {func(t *testing.T, dir string) { write(t, dir, card+"mem_info_vram_total", "-1") }, "0 3072 2"},
 		"a huge size": {func(t *testing.T, dir string) {
 			write(t, dir, card+"mem_info_vram_total", "99999999999999999999")
@@ -140,13 +140,13 @@ func TestHostileTrees(t *testing.T) {
 		"a folder for a file": {func(t *testing.T, dir string) {
 			os.Remove(filepath.Join(dir, card, "mem_info_vram_used"))
 			write(t, dir, card+"mem_info_vram_used/x", "")
-		}, "24560 0 2"},
+		}, "24560 2560 2"},
 		"an endless file": {func(t *testing.T, dir string) {
 			os.Remove(filepath.Join(dir, card, "mem_info_vram_used"))
 			if err := os.Symlink("/dev/zero", filepath.Join(dir, card, "mem_info_vram_used")); err != nil {
 				t.Fatal(err)
 			}
-		}, "24560 0 2"},
+		}, "24560 2560 2"},
 		"a node that the cgroup hides": {func(t *testing.T, dir string) { write(t, dir, node+"properties", "") }, "none"},
 		"the card has gone": {func(_ *testing.T, dir string) {
 			os.RemoveAll(filepath.Join(dir, "sys/class/drm/card1"))

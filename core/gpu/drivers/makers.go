@@ -129,7 +129,8 @@ func amdCard(dir string, p map[string]string) card {
 	c := card{Device: gpu.Device{Kind: gpu.HIP, Name: amdName(dir), Arch: arch(p["gfx_target_version"])}}
 	c.Driver = "amdgpu " + cmp.Or(text("sys/module/amdgpu/version"), "of Linux "+text("proc/sys/kernel/osrelease"))
 	c.Total, _ = amount(dir, "mem_info_vram_total")
-	c.Used, _ = amount(dir, "mem_info_vram_used")
+	used, ok := amount(dir, "mem_info_vram_used")
+	c.Used, c.blind = used, !ok
 	c.regions = []string{"vram"}
 	if busy, err := strconv.Atoi(text(dir, "gpu_busy_percent")); err == nil && busy >= 0 && busy <= 100 {
 		c.Busy = &busy

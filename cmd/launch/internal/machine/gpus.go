@@ -32,7 +32,7 @@ func NewGPUs() *cobra.Command {
 			}
 			say := cli.Tables()
 			if err != nil {
-				say.Line("no GPU: %v, and the kernel lists no card of AMD or Intel", err)
+				say.Line("no GPU: %v, and no card of AMD or Intel to train on", err)
 				say.Line("to plan for a card: launch plan --vram 12GiB -- COMMAND; what is missing: launch doctor")
 			} else {
 				say.GPUs(ui.CardsOf(all, held))
