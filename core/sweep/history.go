@@ -363,8 +363,8 @@ func (row *Row) take(of *Result) {
 	if n := len(row.runs) - 1; n >= 0 && own.run != "" && row.runs[n].run == own.run {
 		was := row.runs[n]
 		row.runs = row.runs[:n]
-		own.attempts, own.short, own.took = max(own.attempts, was.attempts), max(own.short, was.short), max(own.took,
-			was.took)
+		own.attempts, own.short = max(own.attempts, was.attempts), max(own.short, was.short)
+		own.took = max(own.took, was.took)
 	}
 	row.runs = append(row.runs, own)
 	res.Attempts, res.Short, res.Took = 0, 0, 0
