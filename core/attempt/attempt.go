@@ -24,8 +24,10 @@ import (
 // Options are the user's settings that an attempt depends on.
 type Options struct {
 	Inside bool // the program's Python processes report their memory by a hook
-	TTY    bool // a pseudo-terminal even if the output is not a terminal
-	Quiet  bool // do not report a success
+	// LastWords is how long a process may take to save its state when an out-of-memory ends it; 0: it does not save.
+	LastWords time.Duration
+	TTY       bool // a pseudo-terminal even if the output is not a terminal
+	Quiet     bool // do not report a success
 	// Grace is how long a program may take to stop after a signal; 0: no limit.
 	Grace  time.Duration
 	Sample time.Duration // how often to look at the card
@@ -167,6 +169,7 @@ type attempt struct {
 	status  record.Status         // what its status always has
 	overlay *overlay.Overlay      // nil if the program's Python needs no hook
 	witness *overlay.Witness      // nil if the program does not report its memory
+	words   bool                  // its processes save their state when an out-of-memory ends them
 	unheard string                // why the program cannot report its memory
 	unasked bool                  // nobody asked for that report: it is kept only if a request was refused
 	hookDir string                // the folder of its hook, if not dir; removed after the attempt

@@ -1,6 +1,7 @@
 package attempt
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/private"
+	"github.com/launch-ml/launch/core/run"
 )
 
 // hook makes the program's Python processes load edited copies of its source, and report their memory. If the copies
@@ -33,6 +35,12 @@ func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 			parts, shieldEnv, a.over = append(parts, part), []string{env}, over
 		}
 	}
+	if x.LastWords > 0 && x.Job != nil && a.trial == "" && unreachable(a) == "" {
+		part, known := overlay.LastWordsPart(x.Job.LastWords, x.LastWords)
+		if a.words = known; known {
+			parts = append(parts, part)
+		}
+	}
 	if len(sources) == 0 && len(parts) == 0 {
 		return nil
 	}
@@ -46,7 +54,7 @@ func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 		a.overlay, err = overlay.Install(dir, sources, a.command.Env, parts...)
 	}
 	if err != nil {
-		a.unheard, a.over = err.Error(), ""
+		a.unheard, a.over, a.words = err.Error(), "", false
 		if len(sources) > 0 {
 			return err
 		}
@@ -77,6 +85,25 @@ func (a *attempt) inside(ended time.Time) *oom.Inside {
 		return overlay.Unheard(a.unheard)
 	}
 	return nil
+}
+
+// lastWords adds to an outcome what the program's processes reported of theirs. A state counts only if it was found to be
+// complete and this run's.
+func (a *attempt) lastWords(out *run.Outcome) {
+	if !a.words {
+		return
+	}
+	w := (*run.LastWords)(a.overlay.Report().LastWords())
+	if w != nil && w.Path != "" && (out.Saved == nil || !sameFile(out.Saved.Path, w.Path)) {
+		w = &run.LastWords{Why: w.Path + ", which it saved, is not complete, or not the newest of this run"}
+	}
+	out.LastWords = w
+}
+
+func sameFile(a, b string) bool {
+	x, err := os.Stat(a)
+	y, wrong := os.Stat(b)
+	return err == nil && wrong == nil && os.SameFile(x, y)
 }
 
 // withEnv returns env with the entries of set ("NAME=value") in place of those with the same names.

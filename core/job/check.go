@@ -16,8 +16,8 @@ const (
 	maxList    = 10_000  // of files, knobs, options, edits
 	maxGlobs   = 200
 	maxSigns   = 500
-	maxPath    = 4096   // PATH_MAX
-	maxName    = 100    // of a metric
+	maxPath    = 4096 // PATH_MAX
+	maxName    = 100  // of a metric
 	maxProgram = 50_000 // instructions of all patterns: each byte of the output may be tried on all of them
 )
 
@@ -31,6 +31,9 @@ func (j *Job) Check() error {
 	}
 	if n := float64(j.Batch.Micro) * float64(j.Batch.Accumulation) * float64(j.Batch.Ranks); n > 1<<40 {
 		return fmt.Errorf("its global batch is %g", n)
+	}
+	if len(j.LastWords) > maxName {
+		return fmt.Errorf("the name of its last words has %d bytes", len(j.LastWords))
 	}
 	r := j.Rehearsal
 	for what, n := range map[string]int{"files": len(j.Files), "knobs": len(j.Knobs), "options": len(j.Options), "things to put": len(r.Puts), "paths": len(r.Paths),

@@ -110,7 +110,14 @@ type Job struct {
 	// program hides its failures or does not print its peaks. The hook comes through PYTHONPATH; a program that ignores
 	// it runs unchanged.
 	Inside bool `json:"inside,omitempty"`
+	// LastWords names how a process of the program saves its state when an out-of-memory ends it: the library whose
+	// function for that is called, one of [Savers]. A launch that does not know the name has the
+	// program end as it is. Empty: no such way is known.
+	LastWords string `json:"last_words,omitempty"`
 }
+
+// Savers are the values that [Job.LastWords] may have.
+var Savers = []string{"basicsr", "transformers"}
 
 // Data is a file or a folder of data.
 type Data struct {

@@ -18,6 +18,7 @@ type Report struct {
 	Stale     map[string]int    // how often a file was found changed, and the file itself used
 	Errors    map[string]string // by File.Path, why its copy could not be served the last time, and the file itself was used
 	Instances []Instance        // in the order in which they were built
+	words     []words
 }
 
 // An Instance is what a process built of edited settings.
@@ -39,6 +40,7 @@ func ParseReport(text []byte) Report {
 			Event, Python, Path, Error, Class string
 			PID                               int
 			Values                            map[string]string
+			words
 		}
 		if json.Unmarshal(line, &e) != nil {
 			continue
@@ -57,6 +59,8 @@ func ParseReport(text []byte) Report {
 			r.Stale[e.Path]++
 		case "error":
 			r.Errors[e.Path] = e.Error
+		case "words":
+			r.words = append(r.words, words{e.Writing, e.Path, e.Why, e.Step, e.MS, e.Kept, e.Skips})
 		case "instance":
 			r.Instances = append(r.Instances, Instance{Path: e.Path, Class: e.Class, PID: e.PID, Values: e.Values})
 		}

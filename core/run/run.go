@@ -108,6 +108,9 @@ type Outcome struct {
 	// of a full card, and no failure.
 	Retries map[string]oom.Retries `json:"retries,omitempty"`
 	Saved   *State                 `json:"saved,omitempty"` // the newest complete state that this attempt wrote
+	// LastWords is what became of the state that a process was to save when an out-of-memory ended it; nil if none did,
+	// or launch knows no way for its program.
+	LastWords *LastWords `json:"last_words,omitempty"`
 	// Earlier are complete states that it wrote before Saved, the newest first: for the case that Saved gets lost.
 	Earlier []State `json:"saved_earlier,omitempty"`
 	// newer states that nothing shows to be this run's

@@ -67,6 +67,9 @@ func (p Printer) Ended(a *run.Attempt) {
 		where = fmt.Sprintf(" at iteration %d", out.Iteration)
 	}
 	p.line("%s%s after %s: %s", p.red(string(out.Ending)), where, short(out.Took), out.Cause)
+	if out.LastWords != nil {
+		p.line("%v", out.LastWords)
+	}
 	p.passedOver("", &out)
 }
 

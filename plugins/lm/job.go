@@ -34,6 +34,9 @@ func jobOf(s *settings, t *training) *job.Job {
 	}
 	states(s, t, j)
 	j.Save = saves(s)
+	if t.ranks <= 1 {
+		j.LastWords = "transformers"
+	}
 	j.Rehearsal = rehearsal(s, t)
 	if s.script != nil {
 		bound(s, t, j)

@@ -177,6 +177,9 @@ func (d *declaration) checkNames(root config.Value) error {
 		}
 		return nil
 	}
+	if d.LastWords != "" && !slices.Contains(job.Savers, d.LastWords) {
+		return wrong("last-words", root.Get("last-words"), "it is none of %s", strings.Join(job.Savers, ", "))
+	}
 	var globs []string
 	if d.Resume != nil {
 		globs = d.Resume.globs

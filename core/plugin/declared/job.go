@@ -162,6 +162,7 @@ func (r *reading) ignored() (names []string) {
 // states says how the program goes on from a saved state, and which folder is its own.
 func (r *reading) states() error {
 	j, args := r.job, r.prog.Args
+	j.LastWords = r.LastWords
 	var globs []string
 	if r.Resume != nil {
 		globs = r.Resume.globs
@@ -204,11 +205,7 @@ func (r *reading) states() error {
 		// the program might take another one
 		j.Resume.None = "the program itself chooses the state, and " + r.origin + " does not name one file"
 	case how.option != nil:
-		to := r.ResumeValue
-		if to == "" {
-			to = statePath
-		}
-		return r.resumeBy(settings[scalar]{{*how.option, scalar{any: to}}})
+		return r.resumeBy(settings[scalar]{{*how.option, scalar{any: cmp.Or(r.ResumeValue, statePath)}}})
 	default:
 		return r.resumeBy(how.set)
 	}

@@ -257,6 +257,9 @@ func decode(v *viper.Viper, names Names) (Values, error) {
 	d.Output.Verbose = d.boolean("verbose")
 	d.Program.TTY, d.Output.Quiet, d.Result.File = d.boolean("tty"), d.boolean("quiet"), v.GetString("json-file")
 	d.Reading.Receipts, d.Program.Inside, d.Prune = d.boolean("receipts"), d.boolean("inside"), d.boolean("prune")
+	if v.GetString("last-words") != "0" {
+		d.Program.LastWords = d.duration("last-words")
+	}
 	d.Program.Sample, d.Program.Yield = d.duration("sample"), d.boolean("yield")
 	d.Program.Leave = d.notices("save-on")
 	d.places()

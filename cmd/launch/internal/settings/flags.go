@@ -33,6 +33,8 @@ func AddFlags(f *pflag.FlagSet) {
 	f.Bool("rehearse", false, "go through every phase once before the run, in a short run that leaves nothing behind")
 	f.Bool("inside", false, "let the program's Python processes report their memory, through a hook in PYTHONPATH; "+
 		"what they print stays the same")
+	f.String("last-words", "60s", "after an out-of-memory, how long the program may take to save the last finished step, "+
+		"where launch knows how it saves; 0: it does not")
 	f.Int("gpus", 0, "number of cards that the command would see, for a machine that launch cannot inspect (default "+
 		"with --vram: one for each process that its launcher starts, else 1)")
 	f.String("nodes-at", "",
@@ -130,7 +132,7 @@ var (
 	// AgainFlags are what a run that goes on does not have from its record, of the limits.
 	AgainFlags = Group{"allow", "anyway"}
 	// ProgramFlags are about the program while it runs, and about what is printed of it.
-	ProgramFlags = Group{"wait", "inside", "nodes-at", "this-node", "tty", "quiet", "verbose", "notify",
+	ProgramFlags = Group{"wait", "inside", "last-words", "nodes-at", "this-node", "tty", "quiet", "verbose", "notify",
 		"notify-command", "notify-host", "status", "prune", "grace", "save-on", "yield", "sample"}
 	// All are all settings.
 	All = groups(RoomFlags, LimitFlags, ReadingFlags, StateFlags, ResultFlags, PlanFlags, ProgramFlags,
@@ -145,7 +147,7 @@ var HelpGroups = []struct {
 	{"What may change", Group{"allow", SetFlag, "as-asked", "fill", "rehearse", "anyway"}},
 	{"How it is foreseen", Group{"plugin", "formula-time", "trace", "trace-time"}},
 	{"Which card", Group{"vram", "device", "memory", "reserve", "gpus", "wait", "yield", "nodes-at", "this-node"}},
-	{"While it runs", Group{"inside", "tty", "save-on", "grace", "sample"}},
+	{"While it runs", Group{"inside", "last-words", "tty", "save-on", "grace", "sample"}},
 	{"What is printed", Group{"quiet", "verbose", "status", "bars", "json-file", "notify", "notify-command",
 		"notify-host"}},
 	{"Records", Group{"continue", AcceptFlag, "state-dir", "receipts", "prune"}},

@@ -87,11 +87,13 @@ type Reading struct {
 // Program is how launch treats the program while it runs.
 type Program struct {
 	Inside bool // the program's Python processes report their memory
-	TTY    bool
-	Grace  time.Duration    // 0: no limit
-	Leave  []attempt.Notice // signals on which the program saves its state and stops
-	Yield  bool             // a sweep runs this trial again if it runs out of memory beside another launch
-	Sample time.Duration
+	// LastWords is how long a process may take to save its state when an out-of-memory ends it; 0: it does not.
+	LastWords time.Duration
+	TTY       bool
+	Grace     time.Duration    // 0: no limit
+	Leave     []attempt.Notice // signals on which the program saves its state and stops
+	Yield     bool             // a sweep runs this trial again if it runs out of memory beside another launch
+	Sample    time.Duration
 }
 
 // Output is what launch prints of a run.

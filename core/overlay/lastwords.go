@@ -1,0 +1,75 @@
+package overlay
+
+import (
+	"embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Last words are a saved state: when an out-of-memory ends a process, the parameters and the optimizer's states in it
+// are still those of the last finished step, so the process saves them before it ends (lastwords.py).
+
+//go:embed lastwords.py
+var lastWords []byte
+
+// families are texts that know one library: where a step of its training begins, and how it saves a whole state.
+//
+//go:embed words/*.py
+var families embed.FS
+
+// LastWordsPart is what [Install] has to be given for processes to have last words. library names the text for them
+// ([job.Job.LastWords]); known reports whether there is one. limit is how long the saving may take.
+func LastWordsPart(library string, limit time.Duration) (part Part, known bool) {
+	text, err := families.ReadFile("words/" + library + ".py")
+	if err != nil {
+		return Part{}, false
+	}
+	// a string of ASCII is quoted in Go as in Python
+	return Part{Name: "lastwords.py", Text: fmt.Appendf(nil, "%s\n\nFAMILY = %+q\nLIMIT = %g\n", lastWords, text, limit.Seconds())}, true
+}
+
+// unfinishedWords is how the name of a folder begins that lastwords.py makes, and removes when it has moved the state
+// out of it.
+const unfinishedWords = ".launch-last-words-"
+
+// LastWords is what became of a process's last words.
+type LastWords struct {
+	Step int64  // optimizer steps that the state has
+	Path string // the state; "" if there is none
+	Kept bool   // the program itself had saved that step before
+	Why  string // why there is none
+	// Skips: a validation had failed, which a run that resumes from the state does not make
+	Skips bool
+	Took  time.Duration // to save it
+}
+
+// LastWords returns what the processes reported of their last words; nil if none came to that. A folder that a process
+// has left behind, because it was killed while it saved, is removed.
+func (r Report) LastWords() *LastWords {
+	var said *LastWords
+	for _, w := range r.words {
+		switch {
+		case w.Writing != "":
+			if strings.HasPrefix(filepath.Base(w.Writing), unfinishedWords) {
+				_ = os.RemoveAll(w.Writing) // nothing reads it
+			}
+			if said == nil {
+				said = &LastWords{Why: "the process was ended while it saved"}
+			}
+		case said == nil || w.Path != "" || said.Path == "":
+			said = &LastWords{Step: w.Step, Path: w.Path, Kept: w.Kept != 0, Why: w.Why, Skips: w.Skips != 0,
+				Took: time.Duration(w.MS) * time.Millisecond}
+		}
+	}
+	return said
+}
+
+// words is a line of lastwords.py: the folder in which a state is being written, the state, or why there is none.
+type words struct {
+	Writing, Path, Why string
+	Step, MS           int64
+	Kept, Skips        int
+}

@@ -1,0 +1,386 @@
+"""launch: the part of its hook that saves the program's state when an out-of-memory ends it: its last words.
+
+When PyTorch raises an out-of-memory in a forward or backward pass, the parameters and the optimizer's states are those of
+the last finished step. The program ends, as it would without launch: it prints its traceback, and runs its functions of
+atexit. After all of those, and only if nobody caught the error, this part calls the program's own function that saves a
+whole state. What that function is, and where a step begins, is in FAMILY, the text of a family of programs, which launch writes at the end of
+this file. It has these names:
+
+  SEEN          {module: {function: names}}: when this function of that module begins, begun(*the values of these
+                parameters) is called. The call is compiled into the function; there is no wrapper and no frame.
+  begun(...)    returns (owner, step): the object that holds all, and the number of optimizer steps that it has finished.
+  number(owner) is that number now.
+  models(owner) are its modules. Their tensors must not change between the beginning of a step and the failure.
+  within(calls) says where the program failed, by the names of the functions that led there, outermost first: STEP, within
+                the passes of a step; BETWEEN, where the last step is finished and no other has begun; or None.
+  refuse(owner, calls) is a reason not to save, or None.
+  keep(owner)   is what a step changes before it fails, beside tensors and random numbers, and undo(owner, kept) sets it back.
+  place(owner, step) is the path of the state of that step, as a resume is given it.
+  save(owner, step, into) has the program save into that empty folder, and returns [(path in it, path where it belongs)].
+                They are moved in this order; the last one is the state.
+
+A state is saved only if it is whole and true: a step has begun, which step is known, no tensor has changed since its
+beginning (those that the passes themselves change, as the statistics of a batch norm, are set back from copies), all
+values are finite, the process is the only one, there is room, and it takes no longer than LIMIT seconds. Else nothing is
+written, and the reason is reported.
+"""
+import os
+import sys
+import time
+
+COPIES = 64 << 20  # bytes of tensors that the passes change, and that are kept
+SPARE = 64 << 20  # bytes of a disk that stay free
+STEP, BETWEEN = "step", "between"
+NAME = ".launch-last-words-"
+WORDS = "<last words>"  # the file name of FAMILY
+
+
+def start(say, quiet, loader):
+    family = type(sys)("_launch_words")
+    family.STEP, family.BETWEEN = STEP, BETWEEN
+    exec(compile(FAMILY, WORDS, "exec", dont_inherit=True), family.__dict__)
+    Words(family, say, quiet).wait(loader)
+
+
+class Wrong(Exception):
+    """Why there are no last words."""
+
+
+class Words(object):
+    def __init__(self, family, say, quiet):
+        self.family, self.plainly = family, say
+        self.owner = None  # a weak reference
+        self.pid = os.getpid()
+        self.step = None  # of the owner, when this one began
+        self.quiet_end = quiet(self.end)
+        self.model = ()  # whose tensors these are
+        self.still, self.moving, self.copies = [], [], []
+        self.tracked = False  # the second step has shown which tensors the passes change
+
+    # --- while it runs
+
+    def wait(self, loader):
+        plain, seen = loader.get_code, self.family.SEEN
+
+        def get_code(self_, fullname):
+            if fullname in seen:
+                try:
+                    return self.probed(self_, fullname, seen[fullname])
+                except Exception as e:
+                    self.plainly("words", why="%s could not be read: %s" % (fullname, e))
+            return plain(self_, fullname)
+
+        get_code.__code__ = get_code.__code__.replace(co_filename=plain.__code__.co_filename)
+        loader.get_code = get_code
+        exits(self.quiet_end)
+
+    def probed(self, loader, fullname, functions):
+        """The code of a module with a call in the first statement of each of the functions."""
+        path = loader.get_filename(fullname)
+        tree = compile(loader.get_data(path), path, "exec", 0x400, True)  # ast.PyCF_ONLY_AST
+        for name in functions:
+            at = tree
+            for part in name.split("."):
+                at = [s for s in at.body if getattr(s, "name", None) == part][-1]
+            text = "__import__('_launch').begun(%s)" % ", ".join(functions[name])
+            node = compile(text, path, "exec", 0x400, True).body[0]
+            place(node, at.body[0].lineno)
+            at.body.insert(1 if doc(at.body[0]) else 0, node)
+        code = compile(tree, path, "exec", dont_inherit=True)
+        door = sys.modules.setdefault("_launch", type(sys)("_launch"))
+        door.begun = self.begun
+        return code
+
+    def begun(self, *args):
+        """A step begins, or another micro-batch of it. What goes wrong here ends here, but for what a signal's handler of
+        the program raises."""
+        try:
+            self.note(*args)
+        except Exception as e:
+            at = e.__traceback__
+            while at.tb_next is not None:
+                at = at.tb_next
+            file = at.tb_frame.f_code.co_filename
+            if file not in (__file__, WORDS) and "/torch/" not in file and "/numpy/" not in file:
+                raise
+
+    def note(self, *args):
+        found = self.family.begun(*args)
+        if found is None or os.getpid() != self.pid:
+            return
+        owner, step = found
+        again = self.owner is not None and self.owner() is owner
+        if again and step == self.step:
+            return
+        if not again:
+            import weakref
+
+            self.owner, self.model, self.copies = weakref.ref(owner), (), []
+        self.step = None  # if this fails, it is not known what is true
+        models = self.family.models(owner)
+        if self.model != tuple(map(id, models)):
+            self.tensors(models)
+        elif not self.tracked:
+            self.track()
+        self.random = randoms()
+        self.kept = self.family.keep(owner) if hasattr(self.family, "keep") else None
+        torch = sys.modules["torch"]
+        with torch.no_grad():
+            for copy, tensor in zip(self.copies, self.moving):
+                copy.copy_(tensor, non_blocking=True)
+        self.versions = self.sum()
+        self.step = step
+
+    def tensors(self, models):
+        self.model, self.tracked = tuple(map(id, models)), False
+        self.still, self.moving, self.copies = [], [], []
+        seen = set()
+        for model in models:
+            for t in list(model.parameters()) + list(model.buffers()):
+                if id(t) not in seen:
+                    seen.add(id(t))
+                    self.still.append(t)
+        self.version = type(self.still[0]).__mro__[-2].__dict__["_version"].__get__  # torch._C.TensorBase's
+        self.first = [self.version(t) for t in self.still]
+
+    def track(self):
+        """Keeps copies of what the first step has changed, but the optimizer does not."""
+        torch = sys.modules["torch"]
+        changed = [t for t, v in zip(self.still, self.first) if self.version(t) != v and not t.requires_grad]
+        self.tracked = True
+        if sum(t.numel() * t.element_size() for t in changed) > COPIES:
+            return  # they are compared with the others, so nothing is saved
+        ids = set(map(id, changed))
+        self.still = [t for t in self.still if id(t) not in ids]
+        self.moving = changed
+        self.copies = [torch.empty_like(t, device="cpu", pin_memory=t.is_cuda) for t in changed]
+
+    def sum(self):
+        return sum(map(self.version, self.still))
+
+    # --- at the end
+
+    def end(self):
+        error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+        if error is None or not out_of_memory(error) or os.getpid() != self.pid:
+            return
+        began = time.monotonic()
+        try:
+            step, path, kept, where = self.speak(error, began)
+            self.plainly("words", step=step, path=path, kept=int(kept), skips=int(where == BETWEEN), ms=int(1000 * (time.monotonic() - began)), why="")
+        except Wrong as e:
+            self.plainly("words", why=str(e))
+        except BaseException as e:  # Ctrl-C ends the saving
+            self.plainly("words", why=("saving failed: %s: %s" % (type(e).__name__, e))[:300])
+
+    def speak(self, error, began):
+        owner = None if self.owner is None else self.owner()
+        if owner is None or self.step is None:
+            raise Wrong("no training step had begun that launch could see")
+        calls = names(error.__traceback__)
+        where = self.family.within(calls)
+        if where is None:
+            raise Wrong("it failed where it is not known whether the last step was finished")
+        if any("/torch/optim/" in file for file, _ in calls):
+            raise Wrong("it failed in the optimizer, so a part of the step is made")
+        why = self.family.refuse(owner, calls) or several()
+        if why:
+            raise Wrong(why)
+        step = self.family.number(owner)
+        if where == STEP and (step != self.step or self.sum() != self.versions):
+            raise Wrong("the parameters are no longer those of the last finished step")
+        if step == 0:
+            raise Wrong("no step was finished")
+        path = self.family.place(owner, step)
+        if os.path.lexists(path):
+            return step, path, True, where
+        self.free(owner, error)
+        if where == STEP:
+            self.back(owner)
+        self.write(owner, step, os.path.dirname(path), began)
+        return step, path, False, where
+
+    def free(self, owner, error):
+        """Frees what the failed step held: its frames, its gradients, what the allocator has cached."""
+        import gc
+        import traceback
+
+        self.alive = [owner] + self.family.models(owner)
+        while error is not None:
+            if error.__traceback__ is not None:
+                traceback.clear_frames(error.__traceback__)
+            error = error.__cause__ or error.__context__
+        for model in self.alive[1:]:
+            for p in model.parameters():
+                p.grad = None
+        gc.collect()
+        torch = sys.modules["torch"]
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+
+    def back(self, owner):
+        """Sets back what the failed step has changed."""
+        torch = sys.modules["torch"]
+        with torch.no_grad():
+            for copy, tensor in zip(self.copies, self.moving):
+                tensor.copy_(copy)
+        restore(self.random)
+        if self.kept is not None:
+            self.family.undo(owner, self.kept)
+
+    def write(self, owner, step, top, began):
+        torch = sys.modules["torch"]
+        size = 0
+        for model in self.alive[1:]:
+            for t in list(model.parameters()) + list(model.buffers()):
+                size += t.numel() * t.element_size()
+                if t.is_floating_point() and not bool(t.detach().sum(dtype=torch.float32).isfinite()):
+                    raise Wrong("a parameter is not finite")
+        os.makedirs(top, exist_ok=True)
+        disk = os.statvfs(top)
+        if disk.f_bavail * disk.f_frsize < 4 * size + SPARE:  # the parameters, and up to three times as much of an optimizer
+            raise Wrong("there may be too little room on the disk: %d MiB are free" % (disk.f_bavail * disk.f_frsize >> 20))
+        if available() < 2 * size:
+            raise Wrong("there may be too little host memory")
+        into = os.path.join(top, NAME + str(os.getpid()))
+        os.mkdir(into)
+        self.plainly("words", writing=into)
+        try:
+            with Silence(), Limit(LIMIT - (time.monotonic() - began)):
+                moves = self.family.save(owner, step, into)
+            if any(os.path.lexists(target) for _, target in moves):
+                raise Wrong("there is a part of that state already")
+            for source, target in moves:
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                os.rename(source, target)
+        finally:
+            remove(into)
+
+
+class Silence(object):
+    """The program has said all that it prints."""
+
+    def __enter__(self):
+        import logging
+
+        self.streams, self.level = (sys.stdout, sys.stderr), logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        sys.stdout = sys.stderr = self.null = open(os.devnull, "w")
+
+    def __exit__(self, *ended):
+        import logging
+
+        sys.stdout, sys.stderr = self.streams
+        self.null.close()
+        logging.disable(self.level)
+
+
+class Limit(object):
+    """Ends what takes longer than so many seconds."""
+
+    def __init__(self, seconds):
+        self.seconds = max(seconds, 0.01)
+
+    def __enter__(self):
+        import signal
+
+        def over(number, frame):
+            raise Wrong("it would have taken too long")
+
+        self.before = signal.signal(signal.SIGALRM, over)
+        signal.setitimer(signal.ITIMER_REAL, self.seconds)
+
+    def __exit__(self, *ended):
+        import signal
+
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self.before)
+
+
+def exits(f):
+    """Registers f, as witness.py does."""
+    there = "atexit" in sys.modules
+    __import__("atexit").register(f)
+    if not there and sys.version_info >= (3, 10):
+        del sys.modules["atexit"]
+
+
+def doc(statement):
+    return type(statement).__name__ == "Expr" and isinstance(getattr(statement.value, "value", None), str)
+
+
+def place(node, line):
+    for name in node._attributes:
+        setattr(node, name, line if name.endswith("lineno") else 0)
+    for name in node._fields:
+        for child in getattr(node, name) if isinstance(getattr(node, name), list) else [getattr(node, name)]:
+            if hasattr(child, "_fields"):
+                place(child, line)
+
+
+def names(at):
+    """The files and functions of a traceback, outermost first."""
+    calls = []
+    while at is not None:
+        code = at.tb_frame.f_code
+        calls.append((code.co_filename, code.co_name))
+        at = at.tb_next
+    return calls
+
+
+def out_of_memory(e):
+    """As in witness.py."""
+    if type(e).__name__ in ("OutOfMemoryError", "MemoryError"):
+        return True
+    text = e.args[0] if isinstance(e, RuntimeError) and e.args else ""
+    return isinstance(text, str) and ("out of memory" in text or "can't allocate memory" in text)
+
+
+def several():
+    dist = sys.modules.get("torch.distributed")
+    if dist is not None and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        return "the program is several processes, which save together"
+
+
+def available():
+    """Bytes of host memory that are free for this process, as the kernel counts them."""
+    with open("/proc/meminfo") as f:
+        for line in f:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 1 << 62
+
+
+def randoms():
+    """The states of the generators that programs draw from, as far as they are there."""
+    torch = sys.modules["torch"]
+    kept = {"torch": torch.get_rng_state()}
+    if "random" in sys.modules:
+        kept["random"] = sys.modules["random"].getstate()
+    if "numpy.random" in sys.modules:
+        kept["numpy"] = sys.modules["numpy.random"].get_state()
+    if torch.cuda.is_initialized():
+        kept["cuda"] = torch.cuda.get_rng_state_all()
+    return kept
+
+
+def restore(kept):
+    torch = sys.modules["torch"]
+    torch.set_rng_state(kept["torch"])
+    if "random" in kept:
+        sys.modules["random"].setstate(kept["random"])
+    if "numpy" in kept:
+        sys.modules["numpy.random"].set_state(kept["numpy"])
+    if "cuda" in kept:
+        torch.cuda.set_rng_state_all(kept["cuda"])
+
+
+def remove(folder):
+    for at, folders, files in os.walk(folder, topdown=False):
+        for name in files:
+            os.unlink(os.path.join(at, name))
+        for name in folders:
+            path = os.path.join(at, name)
+            os.unlink(path) if os.path.islink(path) else os.rmdir(path)
+    os.rmdir(folder)
