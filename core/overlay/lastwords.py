@@ -9,7 +9,7 @@ this file. It has these names:
   SEEN          {module: {function: names}}: when this function of that module begins, begun(*the values of these
                 parameters) is called. The call is compiled into the function; there is no wrapper and no frame.
   begun(...)    returns (owner, step): the object that holds all, and the number of optimizer steps that it has finished.
-  number(owner) is that number now.
+  number(owner, where) is that number now.
   models(owner) are its modules. Their tensors must not change between the beginning of a step and the failure.
   within(calls) says where the program failed, by the names of the functions that led there, outermost first: STEP, within
                 the passes of a step; BETWEEN, where the last step is finished and no other has begun; or None.
@@ -29,6 +29,7 @@ import sys
 import time
 
 COPIES = 64 << 20  # bytes of tensors that the passes change, and that are kept
+ONCE = 256 << 20  # bytes of other tensors without a gradient that are copied once, to see which of them change
 SPARE = 64 << 20  # bytes of a disk that stay free
 STEP, BETWEEN = "step", "between"
 NAME = ".launch-last-words-"
@@ -42,8 +43,8 @@ def start(say, quiet, loader):
     Words(family, say, quiet).wait(loader)
 
 
-class Wrong(Exception):
-    """Why there are no last words."""
+class Wrong(BaseException):
+    """Why there are no last words. A program's function that saves, and catches what goes wrong, does not catch this."""
 
 
 class Words(object):
@@ -133,30 +134,32 @@ class Words(object):
 
     def tensors(self, models):
         self.model, self.tracked = tuple(map(id, models)), False
-        self.still, self.moving, self.copies = [], [], []
-        seen = set()
-        for model in models:
-            for t in list(model.parameters()) + list(model.buffers()):
-                if id(t) not in seen:
-                    seen.add(id(t))
-                    self.still.append(t)
+        self.moving, self.copies = [], []
+        buffers = list({id(t): t for m in models for t in m.buffers()}.values())
+        self.still = buffers + list({id(t): t for m in models for t in m.parameters()}.values())
         self.version = type(self.still[0]).__mro__[-2].__dict__["_version"].__get__  # torch._C.TensorBase's
-        self.first = [self.version(t) for t in self.still]
+        self.first = list(map(self.version, self.still))
+        # a batch norm does not count what it changes in its statistics, so values are compared, too
+        self.values = [t.detach().to("cpu", copy=True) for t in buffers] if size(buffers) <= ONCE else None
 
     def track(self):
         """Keeps copies of what the first step has changed, but the optimizer does not."""
         torch = sys.modules["torch"]
-        changed = [t for t, v in zip(self.still, self.first) if self.version(t) != v and not t.requires_grad]
-        self.tracked = True
-        if sum(t.numel() * t.element_size() for t in changed) > COPIES:
-            return  # they are compared with the others, so nothing is saved
-        ids = set(map(id, changed))
-        self.still = [t for t in self.still if id(t) not in ids]
-        self.moving = changed
-        self.copies = [torch.empty_like(t, device="cpu", pin_memory=t.is_cuda) for t in changed]
+        if self.values is None:
+            return
+        changed = [t for t, v in zip(self.still, self.first) if not t.requires_grad and self.version(t) != v]
+        changed += [t for t, v in zip(self.still, self.values) if not torch.equal(v, t.detach().cpu())]
+        changed = {id(t): t for t in changed}
+        if size(changed.values()) > COPIES:
+            return
+        self.tracked, self.values = True, None
+        self.still = [t for t in self.still if id(t) not in changed]
+        self.moving = list(changed.values())
+        self.copies = [torch.empty_like(t, device="cpu", pin_memory=t.is_cuda) for t in self.moving]
 
     def sum(self):
-        return sum(map(self.version, self.still))
+        """What shows a change: versions count what is done in place, but not by way of .data, and .data = changes the address."""
+        return sum(map(self.version, self.still)), sum([t.data_ptr() for t in self.still])
 
     # --- at the end
 
@@ -186,14 +189,16 @@ class Words(object):
         why = self.family.refuse(owner, calls) or several()
         if why:
             raise Wrong(why)
-        step = self.family.number(owner)
-        if where == STEP and (step != self.step or self.sum() != self.versions):
-            raise Wrong("the parameters are no longer those of the last finished step")
+        step = self.family.number(owner, where)
         if step == 0:
             raise Wrong("no step was finished")
         path = self.family.place(owner, step)
         if os.path.lexists(path):
             return step, path, True, where
+        if where == STEP and not self.tracked:
+            raise Wrong("the program has finished no step, or changes too much in one beside the parameters")
+        if where == STEP and (step != self.step or self.sum() != self.versions):
+            raise Wrong("the parameters are no longer those of the last finished step")
         self.free(owner, error)
         if where == STEP:
             self.back(owner)
@@ -231,23 +236,21 @@ class Words(object):
 
     def write(self, owner, step, top, began):
         torch = sys.modules["torch"]
-        size = 0
-        for model in self.alive[1:]:
-            for t in list(model.parameters()) + list(model.buffers()):
-                size += t.numel() * t.element_size()
-                if t.is_floating_point() and not bool(t.detach().sum(dtype=torch.float32).isfinite()):
-                    raise Wrong("a parameter is not finite")
+        tensors = [t for m in self.alive[1:] for t in list(m.parameters()) + list(m.buffers())]
+        for t in tensors:
+            if t.is_floating_point() and not bool(t.detach().sum(dtype=torch.float32).isfinite()):
+                raise Wrong("a parameter is not finite")
         os.makedirs(top, exist_ok=True)
         disk = os.statvfs(top)
-        if disk.f_bavail * disk.f_frsize < 4 * size + SPARE:  # the parameters, and up to three times as much of an optimizer
+        if disk.f_bavail * disk.f_frsize < 4 * size(tensors) + SPARE:  # the parameters, and up to three times as much of an optimizer
             raise Wrong("there may be too little room on the disk: %d MiB are free" % (disk.f_bavail * disk.f_frsize >> 20))
-        if available() < 2 * size:
+        if available() < 2 * size(tensors):
             raise Wrong("there may be too little host memory")
         into = os.path.join(top, NAME + str(os.getpid()))
         os.mkdir(into)
         self.plainly("words", writing=into)
         try:
-            with Silence(), Limit(LIMIT - (time.monotonic() - began)):
+            with Silence(), Limit(LIMIT - (time.monotonic() - began)), Watched(torch):
                 moves = self.family.save(owner, step, into)
             if any(os.path.lexists(target) for _, target in moves):
                 raise Wrong("there is a part of that state already")
@@ -274,6 +277,28 @@ class Silence(object):
         sys.stdout, sys.stderr = self.streams
         self.null.close()
         logging.disable(self.level)
+
+
+class Watched(object):
+    """Sees a torch.save that fails, though the program goes on without it."""
+
+    def __init__(self, torch):
+        self.torch, self.plain, self.wrong = torch, torch.save, None
+
+    def __enter__(self):
+        def save(*args, **named):
+            try:
+                return self.plain(*args, **named)
+            except BaseException as e:
+                self.wrong = e
+                raise
+
+        self.torch.save = save
+
+    def __exit__(self, kind, *ended):
+        self.torch.save = self.plain
+        if kind is None and self.wrong is not None:
+            raise self.wrong
 
 
 class Limit(object):
@@ -335,6 +360,11 @@ def out_of_memory(e):
         return True
     text = e.args[0] if isinstance(e, RuntimeError) and e.args else ""
     return isinstance(text, str) and ("out of memory" in text or "can't allocate memory" in text)
+
+
+def size(tensors):
+    """Bytes."""
+    return sum(t.numel() * t.element_size() for t in tensors)
 
 
 def several():

@@ -29,6 +29,8 @@ type dialect struct {
 	// save is the program's own way to save on request. Ctrl-C is caught: redux saves after the iteration (train.py:397 at
 	// 68629319), neosr at once (train.py:405 at 31c70226). BasicSR catches nothing.
 	save job.Save
+	// lastWords is as in [job.Job]. traiNNer-redux saves a state itself when anything is raised (train.py:514).
+	lastWords string
 }
 
 // The names of the knobs, the same in every dialect.
@@ -69,7 +71,7 @@ var basicSR = dialect{
 	micro: "datasets.train.batch_size_per_gpu", enlarge: "datasets.train.dataset_enlarge_ratio", gt: "datasets.train.gt_size",
 	workers: "datasets.train.num_worker_per_gpu", ema: "train.ema_decay",
 	valFreq: "val.val_freq", totalIter: "train.total_iter", metrics: "val.metrics", queue: "queue_size", gpus: "num_gpu",
-	folder: "experiments", resumeFlag: "--auto_resume", defaultAccumulation: 1,
+	folder: "experiments", resumeFlag: "--auto_resume", defaultAccumulation: 1, lastWords: "basicsr",
 }
 
 // neosr's recipes are TOML, and its crop is of the low-resolution image (neosr/utils/options.py, train.py at 31c70226).

@@ -96,6 +96,7 @@ func (sisr) Recognize(_ context.Context, c job.Command) (plugin.Recognized, erro
 		Rehearsal: rehearsal(r, argv, x.root),
 		Exclusive: r.experiment,
 		Save:      r.save,
+		LastWords: r.lastWords,
 		Warnings:  append(warnings, x.warnings()...),
 		Data:      r.data(c.Dir, prog.Dir),
 		States:    r.states(),
