@@ -320,7 +320,8 @@ class Limit(object):
         import signal
 
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, self.before)
+        if self.before is not None:  # one that C code has set
+            signal.signal(signal.SIGALRM, self.before)
 
 
 def exits(f):
