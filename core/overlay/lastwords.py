@@ -57,6 +57,7 @@ class Words(object):
         self.model = ()  # whose tensors these are
         self.still, self.moving, self.copies = [], [], []
         self.tracked = False  # the second step has shown which tensors the passes change
+        self.made = 0  # calls of optimizers
 
     # --- while it runs
 
@@ -117,6 +118,7 @@ class Words(object):
             import weakref
 
             self.owner, self.model, self.copies = weakref.ref(owner), (), []
+            self.count()
         self.step = None  # if this fails, it is not known what is true
         models = self.family.models(owner)
         if self.model != tuple(map(id, models)):
@@ -131,6 +133,20 @@ class Words(object):
                 copy.copy_(tensor, non_blocking=True)
         self.versions = self.sum()
         self.step = step
+
+    def count(self):
+        """Has the calls of all optimizers counted, where this torch can: kernels of other libraries change parameters
+        without a trace. The hook stands in torch's table itself, as that of witness.py does."""
+        hooks = getattr(sys.modules.get("torch.optim.optimizer"), "_global_optimizer_post_hooks", None)
+        compiling = getattr(sys.modules.get("torch.compiler"), "is_compiling", None)
+        if hooks is None or compiling is None:
+            return
+
+        def stepped(optimizer, args, kwargs):
+            if not compiling():
+                self.made += 1
+
+        hooks[-2] = stepped
 
     def tensors(self, models):
         self.model, self.tracked = tuple(map(id, models)), False
@@ -158,8 +174,9 @@ class Words(object):
         self.copies = [torch.empty_like(t, device="cpu", pin_memory=t.is_cuda) for t in self.moving]
 
     def sum(self):
-        """What shows a change: versions count what is done in place, but not by way of .data, and .data = changes the address."""
-        return sum(map(self.version, self.still)), sum([t.data_ptr() for t in self.still])
+        """What shows a change: optimizers were called; versions count what is done in place, but not by way of .data, and
+        .data = changes the address."""
+        return self.made, sum(map(self.version, self.still)), sum([t.data_ptr() for t in self.still])
 
     # --- at the end
 

@@ -259,6 +259,9 @@ func attemptOf(t tried, running bool) Attempt {
 	if out.Saved != nil {
 		add(Fact{Name: "saved state", Value: out.Saved.String()})
 	}
+	if out.LastWords != nil {
+		add(Fact{Name: "after the out-of-memory", Value: out.LastWords.String()})
+	}
 	ends(out, add)
 	for i, c := range p.Choices {
 		a.Phases = append(a.Phases, phaseOf(t, i, c))

@@ -329,6 +329,9 @@ func (p Printer) outcome(out *run.Outcome) {
 		p.line("      another training: %s", changed)
 	}
 	p.passedOver("      ", out)
+	if out.LastWords != nil {
+		p.line("      %v", out.LastWords)
+	}
 	if out.Saved != nil {
 		if out.Saved.Iteration > 0 {
 			p.line("      saved state: iteration %d, %s", out.Saved.Iteration, out.Saved.Path)

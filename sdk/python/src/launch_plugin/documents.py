@@ -436,7 +436,7 @@ class Job(Document):
     states: int = 0  # how many saved states the whole training leaves; 0 if unknown
     truths: Strings = ()  # statements of the project's guides that its code contradicts
     inside: bool = False  # asks for a hook in the program's processes that reports memory
-    last_words: str = ""  # the library that saves the state after an out-of-memory: "transformers", "basicsr"
+    last_words: str = ""  # the library that saves the state after an out-of-memory: "transformers", "basicsr", "accelerate"
     preferred: bool = False  # the user wants this plugin, also where another one knows the command
     ignore: Strings = ()  # paths of settings that do not change the memory: "--lr", "train.lr"
     own: Any = private()  # whatever ladders() needs of recognize(); it stays in the plugin's process
