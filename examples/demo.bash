@@ -31,7 +31,8 @@ room() {
 	local limit free total workspace context
 	read -r free total < <("$launch" gpus --json | "$python" -c 'import json, sys
 d = json.load(sys.stdin)
-print(d[0]["total_bytes"] - d[0]["used_bytes"], d[0]["total_bytes"]) if d else print(0, 0)')
+known = d and d[0]["total_bytes"] is not None
+print(d[0]["total_bytes"] - d[0]["used_bytes"], d[0]["total_bytes"]) if known else print(0, 0)')
 	[ "$total" -gt 0 ] || { echo "there is no NVIDIA GPU here that launch can see" >&2; exit 1; }
 	read -r workspace context < <("$launch" estimate --arch compact --json --receipts=false | "$python" -c 'import json, sys
 lines = json.load(sys.stdin)["phases"][0]["items"]

@@ -81,6 +81,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("FAULTY", faulty)
 			e.Setenv("RECIPES", filepath.Join(mustAbs(kitData), "recipes"))
 			e.Setenv("FAKEDRIVER", fake)
+			e.Setenv("FAKESOURCE", mustAbs(fakeSource))
 			e.Setenv("PYTHON", testPython())
 			e.Setenv("EXAMPLE", example)
 			e.Setenv("FAILURES", filepath.Join(filepath.Dir(filepath.Dir(example)), "tools", "failures", "failures.py"))
@@ -127,6 +128,8 @@ func trustPlugin(t *testing.T, launch, name string, env []string) {
 	}
 }
 
+const fakeSource = "../../core/gpu/drivers/testdata/fakenvml.c"
+
 // buildFakeDriver builds the driver that reads $FAKE_NVML_STATE, and returns its folder.
 func buildFakeDriver(t *testing.T) string {
 	t.Helper()
@@ -134,9 +137,8 @@ func buildFakeDriver(t *testing.T) string {
 	if err := os.Mkdir(fake, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	source := filepath.Join("..", "..", "core", "gpu", "drivers", "testdata", "fakenvml.c")
 	library := filepath.Join(fake, "libnvidia-ml.so.1")
-	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", library, source).CombinedOutput(); err != nil {
+	if out, err := exec.Command("cc", "-shared", "-fPIC", "-o", library, fakeSource).CombinedOutput(); err != nil {
 		t.Fatalf("building the fake driver: %v\n%s", err, out)
 	}
 	return fake

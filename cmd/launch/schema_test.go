@@ -24,9 +24,12 @@ import (
 	validator "github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/launch-ml/launch/core/config"
+	"github.com/launch-ml/launch/core/gpu"
 	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/sweep"
+	"github.com/launch-ml/launch/core/ui"
+	"github.com/launch-ml/launch/core/ui/top"
 )
 
 // The schemas of docs/schema are made of the Go types of [Documents]:
@@ -141,7 +144,8 @@ func mapped(t reflect.Type) *jsonschema.Schema {
 	case t.PkgPath() != "time" && t.Implements(reflect.TypeFor[encoding.TextMarshaler]()):
 		return &jsonschema.Schema{Type: "string"}
 	case t.PkgPath() != "time" && t.Implements(reflect.TypeFor[json.Marshaler]()) &&
-		!slices.Contains([]reflect.Type{reflect.TypeFor[oom.Report](), reflect.TypeFor[root.Explained]()}, t):
+		!slices.Contains([]reflect.Type{reflect.TypeFor[oom.Report](), reflect.TypeFor[root.Explained](),
+			reflect.TypeFor[gpu.Device](), reflect.TypeFor[ui.Card](), reflect.TypeFor[top.Card]()}, t):
 		panic(t.String() + " writes itself: put what it writes into written")
 	}
 	return nil
@@ -176,7 +180,9 @@ func (r *reflected) fields(s *jsonschema.Schema, t reflect.Type) {
 			continue
 		}
 		optional := strings.Contains(options, "omit")
-		if t == reflect.TypeFor[oom.Report]() && name == "frame" {
+		if t == reflect.TypeFor[gpu.Device]() && (name == "total_bytes" || name == "used_bytes") {
+			s.Properties.Set(name, orNull(p))
+		} else if t == reflect.TypeFor[oom.Report]() && name == "frame" {
 			optional = false // it is null instead
 			s.Properties.Set(name, orNull(p))
 		} else if r.null(t, f, optional) {

@@ -107,7 +107,25 @@ func cards(m Machine) []Finding {
 		}
 		return finding(Absent, "NVML lists no card", "")
 	}
-	out := finding(Right, listed(all), "")
+	answering, _ := gpu.Answering(all)
+	var out []Finding
+	if len(answering) > 0 {
+		out = finding(Right, listed(answering), "")
+	}
+	for _, d := range all {
+		if d.Fault == "" {
+			continue
+		}
+		f := Finding{State: Wrong, Found: fmt.Sprintf("card %d does not answer the driver: %s", d.Index, d.Fault),
+			Why: "programs cannot use it, and may not start on the other cards", Mend: []string{d.Mend()}}
+		if m.Container.Value.Kind != "" && unknownError(d.Fault) {
+			f.Why, f.Mend = revoked.Why, revoked.Mend
+		}
+		out = append(out, f)
+	}
+	if all = answering; len(all) == 0 {
+		return out
+	}
 	seen, unsure, err := gpu.Visible(m.Env, all)
 	if err != nil {
 		hides := gpu.Narrowed(m.Env, all)
@@ -120,7 +138,7 @@ func cards(m Machine) []Finding {
 			Mend: []string{"export CUDA_DEVICE_ORDER=PCI_BUS_ID"}})
 	}
 	for _, d := range seen {
-		if 2*d.Used > d.Total {
+		if d.Total > 0 && 2*d.Used > d.Total {
 			out = append(out, Finding{State: Remark,
 				Found: fmt.Sprintf("card %d has %v free of %v", d.Index, d.Free(), d.Total),
 				Why:   "others use more than half of its memory" + holders(d), Mend: []string{"launch gpus"}})
@@ -145,16 +163,21 @@ func cardsFailed(m Machine, err error) []Finding {
 			install(d.OS))
 	case strings.Contains(text, "version mismatch"):
 		return finding(Wrong, text, "the driver was updated, and the kernel still runs the old module", "sudo reboot")
-	case strings.Contains(strings.ToLower(text), "unknown error") && box != "":
-		return finding(Wrong, text, "a container loses its cards when systemd reloads its units",
-			"start the container again", "docker run --gpus all --device /dev/nvidiactl --device /dev/nvidia-uvm "+
-				"--device /dev/nvidia0 …")
+	case unknownError(text) && box != "":
+		return finding(Wrong, text, revoked.Why, revoked.Mend...)
 	case errors.Is(err, context.DeadlineExceeded):
 		return finding(Wrong, text, "the driver hangs, or takes long to wake the card", "sudo nvidia-smi -pm 1",
 			"sudo dmesg | grep -i -e NVRM -e Xid")
 	}
 	return finding(Wrong, text, "launch cannot measure the card", "nvidia-smi", "sudo dmesg | grep -i -e NVRM -e Xid")
 }
+
+func unknownError(text string) bool { return strings.Contains(strings.ToLower(text), "unknown error") }
+
+// revoked is what has happened to a container whose cards answer with an unknown error.
+var revoked = Finding{Why: "a container loses its cards when systemd reloads its units", Mend: []string{
+	"start the container again",
+	"docker run --gpus all --device /dev/nvidiactl --device /dev/nvidia-uvm --device /dev/nvidia0 …"}}
 
 // listed names the cards, equal ones together.
 func listed(all []gpu.Device) string {
@@ -174,6 +197,9 @@ func listed(all []gpu.Device) string {
 	var out []string
 	for _, k := range order {
 		s := fmt.Sprintf("%s, %v", k.name, k.total)
+		if k.total == 0 {
+			s = k.name + ", memory not known"
+		}
 		if count[k] > 1 {
 			s = fmt.Sprintf("%d × %s", count[k], s)
 		}

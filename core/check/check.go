@@ -212,7 +212,7 @@ func memory(f Facts) []Line {
 	case f.Plan == nil:
 		return one(Unknown, "", "there is no plan")
 	case f.Room == 0:
-		return one(Unknown, "--vram 12GiB checks for a card of that size", "launch sees no card")
+		return one(Unknown, "--vram 12GiB checks for a card of that size", "launch sees no card whose size it knows")
 	}
 	if f.Plan.Need() == 0 {
 		return one(Unknown, rehearse(f.Job), "%s; after an out-of-memory launch takes a setting that needs less",

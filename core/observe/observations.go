@@ -62,6 +62,15 @@ func (o *observations) addCard(d gpu.Device, held, others unit.Bytes, who []oom.
 	o.now.Steady, o.now.At = now.Sub(o.since), o.level
 }
 
+// answered notes whether the card answers the driver.
+func (o *observations) answered(d gpu.Device) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.now.Fault, o.now.Mend = d.Fault, ""; d.Fault != "" {
+		o.now.Mend = d.Mend()
+	}
+}
+
 // addHost adds a reading of host memory.
 func (o *observations) addHost(r ladder.HostRooms) {
 	if r.Memory == nil {
@@ -83,11 +92,14 @@ func (o *observations) addHost(r ladder.HostRooms) {
 func (o *observations) Card() *oom.Card {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.now.Looks == 0 {
+	if o.now.Looks == 0 && o.now.Fault == "" {
 		return nil
 	}
 	c := o.now
 	c.Every = o.every
+	if o.now.Looks == 0 {
+		return &c
+	}
 	fullest := slices.MinFunc(o.recent, func(a, b look) int {
 		return cmp.Or(cmp.Compare(a.free, b.free), cmp.Compare(len(b.who), len(a.who)))
 	})

@@ -84,11 +84,14 @@ func Start(ctx context.Context, of Subject) *Watch {
 		start(func(ctx context.Context) { watchData(ctx, w.PID, w.see) })
 	case d.OnCard() && d.UUID != "":
 		w.timeline.is, w.timeline.from = mem.Used, d.Reporter()
-		uuid, before, alone := d.UUID, d.Used, len(d.Processes) == 0 && !d.Shared
+		uuid, before, alone := d.UUID, d.Used, len(d.Processes) == 0 && !d.Shared && !d.Unlisted
 		start(func(ctx context.Context) {
 			_ = drivers.Watch(ctx, of.Every, func(_ time.Time, devices []gpu.Device) {
 				for _, dev := range devices {
-					if dev.UUID == uuid {
+					if dev.UUID != uuid {
+						continue
+					}
+					if w.answered(dev); dev.Fault == "" {
 						w.lookAt(dev, before, alone)
 					}
 				}
@@ -179,7 +182,7 @@ func (w *Watch) lookAt(d gpu.Device, before unit.Bytes, alone bool) {
 	var who []oom.Holder
 	for _, p := range d.Processes {
 		switch {
-		case p.Used < 0:
+		case p.Used < 0, p.Relays():
 		case w.PID() > 0 && proc.Descends(p.PID, w.PID()):
 			used, known = used+p.Used, true
 		default:

@@ -60,9 +60,8 @@ func advises(rs []printed.Row, i int, text string, at int) bool {
 
 var (
 	// exceptionHead finds an exception's name before a message: "RuntimeError: ", "torch.OutOfMemoryError: ".
-	exceptionHead = rx(`(?:^|[\s:|(\[>"\x60*])((?:[A-Za-z_]\w*\.)*` +
-		`(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|Interrupt|Failure)|OutOfResources|Exception))` +
-		`(?:\([^)]{0,80}\))?:(?:\s|$)`)
+	exceptionHead = rx(`(?:^|[\s:|(\[>"\x60*])((?:[A-Za-z_]\w*\.)*(?:_?[A-Z]\w*(?:Error|Exception|Exhausted|` +
+		`Interrupt|Failure)|OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
 	// quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
 	quotes = rx(`(?:[:=(\[{,]\s*|\b[bfr])["'](?:[^"']{0,60})$`)
 	// logged is a logger's line. A program that logs a message goes on.

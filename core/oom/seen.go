@@ -3,7 +3,6 @@ package oom
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/launch-ml/launch/core/oom/printed"
@@ -36,6 +35,9 @@ type Card struct {
 	// Steady is for how long the job had held about the same amount before the last observation; At is that amount.
 	Steady time.Duration
 	At     unit.Bytes
+	// Fault is what the driver said of the card when it was last looked at, if it no longer answered: "GPU is lost". Mend is
+	// what helps, a clause.
+	Fault, Mend string
 }
 
 // Host sums up the observations of host memory.
@@ -93,22 +95,12 @@ func (in *Inside) last() *Refusal {
 	}
 	f := in.Failure
 	for i, r := range slices.Backward(in.Refused) {
-		if f == nil && r.Before <= settled || f != nil && (f.PID == r.PID || relayed(f.Type)) && r.Before-f.Before <= settled && memoryError(f.Type) {
+		if f == nil && r.Before <= settled || f != nil && (f.PID == r.PID || printed.Relayed(f.Type)) && r.Before-f.Before <= settled && printed.MemoryError(f.Type) {
 			return &in.Refused[i]
 		}
 	}
 	return nil
 }
-
-// memoryError reports whether an exception's type may be an out-of-memory's. Until torch 1.12 it was a RuntimeError, and
-// programs wrap it.
-func memoryError(name string) bool {
-	name = name[strings.LastIndexByte(name, '.')+1:]
-	return name == "OutOfMemoryError" || name == "MemoryError" || name == "RuntimeError" || name == "AcceleratorError" || relayed(name)
-}
-
-// relayed reports whether an exception is the parent's report of a child's death (torch/multiprocessing/spawn.py).
-func relayed(name string) bool { return strings.HasSuffix(name, "ProcessRaisedException") }
 
 // full reports whether almost nothing of the card was free: at most a fiftieth, or 256 MiB, which a small kernel module or a
 // workspace needs.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/launch-ml/launch/core/oom/printed"
 )
 
 // A notebook, and rich, show the lines around the one that failed. What stands around a forward pass tells whose it is:
@@ -46,13 +48,13 @@ func (f *finding) listing(c frame) (l listing, ok bool) {
 	if arrow < 0 {
 		return l, false
 	}
-	from, to, open := arrow, arrow+1, openBrackets(lines[arrow])
+	from, to, open := arrow, arrow+1, printed.OpenBrackets(lines[arrow])
 	for open < 0 && from > 0 { // Python before 3.8 has the number of a statement's last line
 		from--
-		open += openBrackets(lines[from])
+		open += printed.OpenBrackets(lines[from])
 	}
 	for open > 0 && to < len(lines) {
-		open += openBrackets(lines[to])
+		open += printed.OpenBrackets(lines[to])
 		to++
 	}
 	l.before, l.after = lines[:from], lines[to:]
@@ -64,19 +66,6 @@ func (f *finding) listing(c frame) (l listing, ok bool) {
 		l.statement += strings.TrimSpace(line)
 	}
 	return l, true
-}
-
-// openBrackets is how many brackets a line of source opens and does not close.
-func openBrackets(line string) (open int) {
-	for _, c := range line {
-		switch c {
-		case '(', '[', '{':
-			open++
-		case ')', ']', '}':
-			open--
-		}
-	}
-	return open
 }
 
 func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }

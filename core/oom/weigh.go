@@ -2,17 +2,20 @@ package oom
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/launch-ml/launch/core/job"
+	"github.com/launch-ml/launch/core/oom/printed"
 	"github.com/launch-ml/launch/core/unit"
 )
 
 // weigh compares the text of a failure with what else was observed. Each source overrules those before it:
 //
 //  1. Words that have other meanings (Likely) are believed if the card was full, and not if a quarter of it was free.
+//     A card that no longer answers is the cause of such words, and of an error of the card.
 //  2. Observations of the card show who holds it better than the message's sums.
 //  3. The kernel's count of its own kills is certain; [Report.killed] compares a kill with it.
 //  4. Near a limit, code that does not check an allocation dies of a fault.
@@ -30,7 +33,10 @@ func (r Report) weigh(seen Seen) Report {
 
 // onCard compares the words of a failure with the observations of the card.
 func (r *Report) onCard(c *Card) {
-	if c == nil || c.Looks == 0 {
+	if c == nil {
+		return
+	}
+	if r.gone(c); c.Looks == 0 {
 		return
 	}
 	r.trustWords(c)
@@ -56,6 +62,20 @@ func (r *Report) onCard(c *Card) {
 	if c.Steady >= time.Minute && r.Phase == Unknown {
 		r.saw(OnCard, fmt.Sprintf("the job had held a steady %v for %v before: what failed is no ordinary step", c.At, c.Steady.Round(time.Second)), r.Kind, Likely)
 	}
+}
+
+// gone makes a card that no longer answers the cause of what it explains: not of an allocator's own numbers, and not of
+// an error of the program's.
+func (r *Report) gone(c *Card) {
+	shows := printed.FaultNamed(r.NotMemory).Late() || r.secondhand() || slices.Contains([]string{"cuda_unknown",
+		"no_device", NoWorkspace, "cublas_failed", "cudnn_failed", "aborted"}, r.NotMemory)
+	if c.Fault == "" || r.OOM && (!r.OfCard() || r.Requested != nil) || !r.OOM && !shows && !r.mute() {
+		return
+	}
+	r.holds(NoMemory, Certain)
+	r.OOM, r.NotMemory, r.Needs = false, "gpu_lost", 0
+	r.Cause = fmt.Sprintf("the card stopped answering the driver while the program ran (%s): %s", c.Fault, c.Mend)
+	r.saw(OnCard, "the driver says of the card: "+c.Fault, NoMemory, Certain)
 }
 
 // trustWords decides, by how full the card was, on words that have other meanings than out of memory.

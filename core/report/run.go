@@ -496,6 +496,9 @@ func environment(r *Report, in Input, j *run.Run) {
 func deviceNum(h *record.History, d *gpu.Device) *Num {
 	for i, e := range h.Events {
 		if e.Kind == record.Started && e.Device != nil {
+			if d.Total == 0 {
+				return nil
+			}
 			return bytesNum(fmt.Sprintf("events.%d.device.total_bytes", i), d.Total)
 		}
 	}

@@ -105,12 +105,18 @@ func (r *Room) among(env []string, held []Held) error {
 	var seen []gpu.Device
 	var unsure bool
 	var err error
+	listed := r.all
+	all, silent := gpu.Answering(listed)
+	r.all, r.Warnings = all, append(r.Warnings, silent...)
 	if r.wish.Device != "auto" && r.wish.Device != Any {
 		var ok bool
-		if seen, ok = gpu.Pick(r.wish.Device, r.all); !ok {
-			return fmt.Errorf("no such device among the %d of this machine; run `launch gpus` for a list", len(r.all))
+		if seen, ok = gpu.Pick(r.wish.Device, listed); !ok {
+			return fmt.Errorf("no such device among the %d of this machine; run `launch gpus` for a list", len(listed))
 		}
-	} else {
+		if _, gone := gpu.Answering(seen); len(gone) > 0 {
+			return errors.New(gone[0])
+		}
+	} else if len(all) > 0 || len(silent) == 0 {
 		seen, unsure, err = gpu.Visible(env, r.all)
 	}
 	if r.wish.Device == Any && gpu.Narrowed(env, r.all) == "" {

@@ -14,7 +14,8 @@ import (
 )
 
 // Cards lists the cards that a command may be given, one by one: all of this machine, or those that its environment or
-// the wish leaves. There are none if the wish is host memory or a card that is not here, or without a driver.
+// the wish leaves, of those whose size is known. There are none if the wish is host memory or a card that is not here, or
+// without a driver.
 func Cards(ctx context.Context, w Wish, env []string) ([]gpu.Device, error) {
 	if w.Device == "cpu" || w.VRAM > 0 {
 		return nil, nil
@@ -31,7 +32,7 @@ func Cards(ctx context.Context, w Wish, env []string) ([]gpu.Device, error) {
 	}
 	r := Room{wish: w, all: all}
 	err = r.among(env, nil)
-	return r.seen, err
+	return slices.DeleteFunc(r.seen, func(d gpu.Device) bool { return d.Total == 0 }), err
 }
 
 // Watch looks at the cards for all launches of this account that wait for room, until ctx is done. One of them asks the
@@ -81,7 +82,7 @@ func (l ledger) use(d gpu.Device, own []int) Use {
 		launch := ofOwn(p.PID)
 		other, isClaims := l.launch(p.PID, claims)
 		switch {
-		case p.Used < 0:
+		case p.Used < 0, p.Relays():
 		case launch != 0:
 			u.Own[launch] += p.Used
 			used += p.Used
@@ -92,9 +93,10 @@ func (l ledger) use(d gpu.Device, own []int) Use {
 			known += p.Used
 		}
 	}
-	told := slices.ContainsFunc(d.Processes, func(p gpu.Process) bool { return p.Used >= 0 })
-	u.Untold = used == 0 && d.Used > 0 && (l.blind || !told)
-	if l.blind && used == 0 { // the driver does not tell whose the memory is
+	told := slices.ContainsFunc(d.Processes, func(p gpu.Process) bool { return p.Used >= 0 && !p.Relays() })
+	hidden := l.blind || d.Unlisted || slices.ContainsFunc(d.Processes, gpu.Process.Relays)
+	u.Untold = used == 0 && d.Used > 0 && (hidden || !told)
+	if hidden && used == 0 { // the driver does not tell whose the memory is
 		used = min(d.Used, claimed)
 	}
 	u.Others = max(0, d.Used-used-gone)
@@ -105,7 +107,7 @@ func (l ledger) use(d gpu.Device, own []int) Use {
 		}
 		u.Others += max(0, h.Bytes-foreign[h.PID])
 	}
-	if l.blind && known == 0 { // what others hold may be what they have claimed
+	if hidden && known == 0 { // what others hold may be what they have claimed
 		sum := unit.Bytes(0)
 		for _, h := range claims {
 			sum += h.Bytes

@@ -31,10 +31,10 @@ func (r *Run) First() (*Plan, *Stop) {
 // Next returns the plan for the next attempt or, if there is to be none, why not. It reads nothing but the run.
 func (r *Run) Next() (*Plan, *Stop) {
 	p, stop := r.next()
-	if p != nil && r.Room > 0 { // decided; from here on it is only shown
+	if p != nil { // decided; from here on it is only shown
 		for i, c := range p.Choices {
 			if c.Verdict == ladder.Fits {
-				p.Choices[i].Verdict = ladder.Told(c.Estimate, r.Room)
+				p.Choices[i].Verdict = r.judge(c.Estimate)
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -12,6 +13,14 @@ import (
 type Card struct {
 	gpu.Device
 	Claims []room.Held `json:"claims,omitempty"`
+}
+
+// MarshalJSON writes the device's fields, and the card's own behind them.
+func (c Card) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		gpu.Written
+		Claims []room.Held `json:"claims,omitempty"`
+	}{c.Written(), c.Claims})
 }
 
 // CardsOf puts the claims that are held on devices beside them.
@@ -39,6 +48,10 @@ func (p Printer) GPUs(all []Card) {
 		}
 		amount := fmt.Sprintf("%10v free of %-10v", d.Free(), d.Total)
 		switch {
+		case d.Fault != "":
+			amount = "does not answer the driver: " + d.Fault
+		case d.Total == 0 && d.Used == 0:
+			amount = "memory not known"
 		case d.Shared:
 			amount = fmt.Sprintf("%10v free of %v, shared with the machine", d.Free(), d.Total)
 		case d.Total == 0:
@@ -47,6 +60,12 @@ func (p Printer) GPUs(all []Card) {
 		row := tableRow{line: fmt.Sprintf("%d  %-32s %s %s", d.Index, name, amount, d.UUID),
 			title:  fmt.Sprintf("%d  %s", d.Index, name),
 			fields: []string{strings.TrimSpace(amount), d.UUID}}
+		if d.Fault != "" {
+			row.below = append(row.below, "   "+d.Mend())
+		}
+		if d.Unlisted {
+			row.below = append(row.below, "   the driver does not list its processes")
+		}
 		for _, proc := range d.Processes {
 			used := proc.Used.String()
 			if proc.Used < 0 {

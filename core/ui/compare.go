@@ -110,8 +110,7 @@ func Compare(all []Compared) CompareDoc {
 func compareCard(v View) CompareCard {
 	c := CompareCard{Name: "no device", line: deviceLine(v)}
 	if v.Device != nil {
-		total, room := v.Device.Total, v.Run.Room
-		c.Name, c.Total, c.Room = v.Device.Name, &total, &room
+		c.Name, c.Total, c.Room = v.Device.Name, known(v.Device.Total), known(v.Run.Room)
 	}
 	return c
 }

@@ -22,7 +22,7 @@ type PlanDocument struct {
 	Arch        string            `json:"arch"`
 	Name        string            `json:"name,omitempty"`
 	Device      *gpu.Device       `json:"device"`     // null: none can be seen and none was given
-	RoomBytes   *unit.Bytes       `json:"room_bytes"` // what the job may take; null: no device
+	RoomBytes   *unit.Bytes       `json:"room_bytes"` // what the job may take; null: not known
 	Fits        *bool             `json:"fits"`       // null: not known, and it would run
 	Verdict     string            `json:"verdict"`    // "fits", "may not fit", "cannot fit", "unknown"
 	Phases      []PhaseDoc        `json:"phases"`
@@ -101,7 +101,7 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 		Warnings: append(append([]string{}, j.Warnings...), v.Warnings...), Truths: j.Truths,
 	}
 	room := v.Run.Room
-	if v.Device != nil {
+	if room > 0 {
 		d.RoomBytes = &room
 	}
 	if v.Plan == nil {
@@ -138,7 +138,7 @@ func (v View) Document(command []string, env map[string]string) PlanDocument {
 		d.Alternatives = append(d.Alternatives, doc)
 	}
 	worst := v.Plan.Verdict()
-	if v.Device == nil {
+	if room == 0 {
 		worst = ladder.Unknown
 	}
 	d.Verdict = worst.String()

@@ -50,7 +50,10 @@ func EstimateOf(name, arch string, settings map[string]string, d *gpu.Device, ph
 func (p Printer) Estimate(d EstimateDocument) {
 	where := "its tensors only; --vram 12GiB adds what a card needs"
 	if d.Device != nil {
-		where = fmt.Sprintf("on %s, %v", d.Device.Name, d.Device.Total)
+		where = "on " + d.Device.Name + ", of an amount that is not known"
+		if d.Device.Total > 0 {
+			where = fmt.Sprintf("on %s, %v", d.Device.Name, d.Device.Total)
+		}
 		if d.Device.TotalFrom != "" { // its name has the amount
 			where = fmt.Sprintf("on %s (%s)", d.Device.Name, d.Device.TotalFrom)
 		}

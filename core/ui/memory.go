@@ -44,6 +44,9 @@ func (p Printer) runs(v View) string {
 		return p.red("nothing would be started: no change that is allowed makes it fit")
 	}
 	if v.Run.Room == 0 {
+		if v.Device != nil {
+			return "it runs as asked; the device's memory is not known, nor whether it fits"
+		}
 		return "it runs as asked; without a device it is not known whether it fits"
 	}
 	how, cost := "it runs as asked", ""
@@ -427,7 +430,9 @@ func deviceLine(v View) string {
 	if others := d.Used; others > 0 && d.OnCard() {
 		s += fmt.Sprintf(", %v in use by others", others)
 	}
-	s += fmt.Sprintf(" · room for this job %v", v.Run.Room)
+	if v.Run.Room > 0 {
+		s += fmt.Sprintf(" · room for this job %v", v.Run.Room)
+	}
 	if v.Decimal {
 		s += " · MB and GB are read as MiB and GiB"
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
@@ -80,6 +81,12 @@ func Watch(ctx context.Context, every time.Duration, see func(time.Time, []gpu.D
 		case <-time.After(every):
 		}
 	}
+}
+
+// onSystem reports whether a CUDA compute capability is that of a card in a system on a chip, which shares its memory:
+// Jetson and GB10 (developer.nvidia.com/cuda-gpus; Thor is 10.1 for CUDA 12 and 11.0 for CUDA 13).
+func onSystem(capability string) bool {
+	return slices.Contains([]string{"5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"}, capability)
 }
 
 // shared fills in the memory of cards that have none of their own.

@@ -101,9 +101,10 @@ func (s *smi) look(ctx context.Context) ([]gpu.Device, error) {
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	// else the processes are unknown
-	if apps, err := s.query(ctx, "--query-compute-apps=gpu_uuid,pid,used_memory"); err == nil {
-		addProcesses(all, apps)
+	apps, err := s.query(ctx, "--query-compute-apps=gpu_uuid,pid,used_memory")
+	addProcesses(all, apps)
+	for i := range all {
+		all[i].Unlisted = err != nil
 	}
 	return all, nil
 }
@@ -156,7 +157,7 @@ func cardOf(row map[string]string) (gpu.Device, error) {
 	index, err := strconv.Atoi(row["index"])
 	total, isTotal := mib(row["memory.total"])
 	used, isUsed := mib(row["memory.used"])
-	shares := absent(row["memory.total"]) && absent(row["memory.used"])
+	shares := absent(row["memory.total"]) && absent(row["memory.used"]) && onSystem(known(row["compute_cap"]))
 	switch {
 	case err != nil || !strings.HasPrefix(row["uuid"], "GPU-"):
 		return gpu.Device{}, errors.New("a line that is no card")

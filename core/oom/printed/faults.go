@@ -58,8 +58,7 @@ var Faults = []Fault{
 			`out of resources?: (?:shared memory|threads|registers|tensor memory)|OutOfResources|No valid triton configs|` +
 			`[Ee]xceeds? the (?:maximum|limit of) .{0,20}shared memory|[Ss]hared memory size limit exceeded`,
 		Spoken: `error.* uses too much shared (?:data|memory)|too many resources requested for launch|` +
-			`cudaErrorLaunchOutOfResources|CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES|` +
-			`too many blocks in cooperative launch`},
+			`cudaErrorLaunchOutOfResources|CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES|too many blocks in cooperative launch`},
 	{Name: "no_kernel_image",
 		Cause: "this build has no code for this GPU: it was compiled for other cards",
 		Spoken: `no kernel image is available|cudaErrorNoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU|` +
@@ -85,9 +84,8 @@ var Faults = []Fault{
 	{Name: "gpu_lost",
 		Cause: "the machine lost the card: it has fallen off the bus, or no longer answers",
 		Spoken: `GPU has fallen off the bus|\bXid \([^)]*\): 79\b|\bGPU is lost\b|` +
-			`Unable to determine the device handle for (?:GPU|gpu)|` +
-			`GPU_IS_LOST|_ERROR_DEVICE_LOST|ErrorDeviceLost|DXGI_ERROR_DEVICE_(?:REMOVED|HUNG)|GPU hang\b|GPU reset (?:begin|` +
-			`failed)|HW Exception by GPU node`,
+			`Unable to determine the device handle for (?:GPU|gpu)|GPU_IS_LOST|_ERROR_DEVICE_LOST|ErrorDeviceLost|` +
+			`DXGI_ERROR_DEVICE_(?:REMOVED|HUNG)|GPU hang\b|GPU reset (?:begin|failed)|HW Exception by GPU node`,
 		Do: []Step{
 			{"a reboot, then a look at the card's power, temperature and slot; another card until then", "",
 				"nvidia-smi -q; journalctl -k -g 'Xid|NVRM|amdgpu'"}}},
@@ -124,8 +122,7 @@ var Faults = []Fault{
 	{Name: "cpu_build",
 		Cause: "this build has no code for the GPU: it was installed without it",
 		Raised: `Torch not compiled with (?:CUDA|MPS|XPU|ROCm|HIP) enabled|(?:not compiled|built) with(?:out)? (?:CUDA|` +
-			`GPU) ` +
-			`(?:enabled|support)|module 'torch\._C' has no attribute '_cuda_|` +
+			`GPU) (?:enabled|support)|module 'torch\._C' has no attribute '_cuda_|` +
 			`Not compiled with (?:CUDA|GPU) support|wasn't (?:compiled|built) with (?:CUDA|GPU)|` +
 			`was not (?:compiled|built) with (?:CUDA|GPU|NPU|XPU)|libbitsandbytes_cpu\.so: undefined symbol`,
 		Do: []Step{{"a build for this kind of GPU, from the package's own index", "",
@@ -213,8 +210,7 @@ var Faults = []Fault{
 	{Name: "graph_capture",
 		Cause: "a CUDA graph was being captured, and something was called that a graph cannot hold",
 		Spoken: `operation (?:not permitted|would make the legacy stream depend|` +
-			`failed due to a previous error) .{0,30}captur|` +
-			`cudaErrorStreamCapture\w+|CUDA_ERROR_STREAM_CAPTURE_\w+`,
+			`failed due to a previous error) .{0,30}captur|cudaErrorStreamCapture\w+|CUDA_ERROR_STREAM_CAPTURE_\w+`,
 		Do: []Step{{"without CUDA graphs (enforce_eager=True, mode=\"default\", --disable-cuda-graph), to see what it is",
 			"", ""}}},
 	{Name: "forked_cuda",
@@ -287,8 +283,7 @@ var Faults = []Fault{
 	{Name: "nan", Cause: "the loss is no longer a finite number",
 		// detr's engine.py, torchvision's references/detection/engine.py, and all who follow them, print this and exit
 		Spoken: `(?i)\bloss became infinite or nan at\b|\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|` +
-			`non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|` +
-			`terminat|quit)`,
+			`non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|terminat|quit)`,
 		Raised: `(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss (?:is|was|became|` +
 			`turned) (?:an? )?(?:nan|inf|not finite)|` +
 			`FloatingPointError|returned nan values|(?:contains?|has|have|got|became|become|is|are) (?:a )?(?:NaNs?|Infs?)\b|` +
@@ -310,8 +305,7 @@ var Faults = []Fault{
 			{"the same torch and NCCL on all machines, one card for each rank", "",
 				`python -c "import torch; print(torch.__version__, torch.cuda.nccl.version())"`}}},
 	{Name: "nccl_system", Echo: true, Cause: "NCCL could not use the network or the system: a socket, InfiniBand, " +
-		"shared " +
-		"memory; or the rank at the other end has ended",
+		"shared memory; or the rank at the other end has ended",
 		Spoken: `[Uu]nhandled system error|ncclSystemError|no socket interface found|NET/\w+ : .*(?:[Ff]ail|[Ee]rror)|` +
 			`Call to (?:connect|bind|accept|ibv_\w+|recv|send)\S* .*failed`,
 		Do: []Step{{"the first rank that failed: its own log says why (several logs at once: launch explain rank*.log)",
@@ -330,9 +324,8 @@ var Crashes = []Fault{
 	{Name: "heap_corrupted", Crash: true,
 		Cause: "the program was aborted: native code wrote over memory that is not its own",
 		Spoken: `free\(\): (?:invalid|double)|double free or corruption|(?:malloc|realloc|calloc)\(\): \w+|` +
-			`corrupted size vs|` +
-			`corrupted double-linked|munmap_chunk\(\)|malloc_consolidate\(\)|stack smashing detected|heap corruption detected|` +
-			`pointer being freed was not allocated|0x[cC]0000374`,
+			`corrupted size vs|corrupted double-linked|munmap_chunk\(\)|malloc_consolidate\(\)|` +
+			`stack smashing detected|heap corruption detected|pointer being freed was not allocated|0x[cC]0000374`,
 		Do: []Step{backtrace, versions}},
 	{Name: "illegal_instruction", Crash: true,
 		Cause:  "the program uses an instruction that this CPU does not have",

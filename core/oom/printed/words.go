@@ -1,6 +1,7 @@
 package printed
 
 import (
+	"strings"
 	"sync"
 )
 
@@ -110,3 +111,26 @@ func lower(b byte) byte {
 	}
 	return b
 }
+
+// OpenBrackets is how many brackets a line of source opens and does not close.
+func OpenBrackets(line string) (open int) {
+	for _, c := range line {
+		switch c {
+		case '(', '[', '{':
+			open++
+		case ')', ']', '}':
+			open--
+		}
+	}
+	return open
+}
+
+// MemoryError reports whether an exception's type may be an out-of-memory's. Until torch 1.12 it was a RuntimeError, and
+// programs wrap it.
+func MemoryError(name string) bool {
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	return name == "OutOfMemoryError" || name == "MemoryError" || name == "RuntimeError" || name == "AcceleratorError" || Relayed(name)
+}
+
+// Relayed reports whether an exception is the parent's report of a child's death (torch/multiprocessing/spawn.py).
+func Relayed(name string) bool { return strings.HasSuffix(name, "ProcessRaisedException") }

@@ -233,7 +233,7 @@ func (s *Screen) drawCards(c *canvas, most int) {
 		}
 		most--
 		row := cardRow{number: strconv.Itoa(i), name: card.Name, used: card.Used, others: card.Others, total: card.Total,
-			busy: card.Busy, runs: len(card.Runs), card: true}
+			busy: card.Busy, runs: len(card.Runs), card: true, fault: card.Fault}
 		if card.Parent != "" {
 			row.number = " " + row.number
 		}
@@ -248,6 +248,18 @@ type cardRow struct {
 	busy                *int
 	runs                int
 	card                bool
+	fault               string // what the driver says of a card that does not answer
+}
+
+// held is the text of what is held, where that is known.
+func (r cardRow) held(text string) string {
+	switch {
+	case r.fault != "":
+		return r.fault
+	case r.card && r.total == 0:
+		return unknown
+	}
+	return text
 }
 
 // draw adds the line. Its parts take their place by their weight: the bar, the amounts, how busy it is, its runs.
@@ -257,7 +269,7 @@ func (r cardRow) draw(c *canvas) {
 	c.gap(1)
 	wide := c.width <= 0 || c.width >= 100
 	if c.left() < amounts+8 { // the amount is worth more than the name
-		c.line(amount(r.used), plain)
+		c.line(r.held(amount(r.used)), plain)
 		return
 	}
 	name := 12
@@ -277,11 +289,7 @@ func (r cardRow) draw(c *canvas) {
 		c.write(bar(min(40, columns), full, taken), cyan)
 		c.gap(1)
 	}
-	text := unknown
-	if r.total > 0 {
-		text = r.used.String() + " of " + r.total.String()
-	}
-	c.cell(text, amounts-1, true, plain)
+	c.cell(r.held(r.used.String()+" of "+r.total.String()), amounts-1, true, plain)
 	if !r.card || c.left() < more {
 		c.end()
 		return

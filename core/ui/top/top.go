@@ -7,6 +7,7 @@
 package top
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/launch-ml/launch/core/gpu"
@@ -83,6 +84,16 @@ type Card struct {
 	Runs []string `json:"runs,omitempty"`
 	// Others is what processes of no run hold, as far as the driver lists them.
 	Others unit.Bytes `json:"others_bytes,omitempty"`
+}
+
+// MarshalJSON writes the device's fields, and the card's own behind them.
+func (c Card) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		gpu.Written
+		Busy   *int       `json:"busy_percent,omitempty"`
+		Runs   []string   `json:"runs,omitempty"`
+		Others unit.Bytes `json:"others_bytes,omitempty"`
+	}{c.Written(), c.Busy, c.Runs, c.Others})
 }
 
 // A Process holds memory of a card.

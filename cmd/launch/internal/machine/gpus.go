@@ -31,6 +31,9 @@ func NewGPUs() *cobra.Command {
 				return cli.PrintJSON(ui.CardsOf(all, held))
 			}
 			say := cli.Tables()
+			if err == nil && len(all) == 0 {
+				say.Line("no GPU: NVIDIA's driver lists none that this account may use")
+			}
 			if err != nil {
 				say.Line("no GPU: %v, and no card of AMD or Intel to train on", err)
 				say.Line("to plan for a card: launch plan --vram 12GiB -- COMMAND; what is missing: launch doctor")

@@ -9,6 +9,12 @@
  *   busy CARD PERCENT                           for how much of the time a kernel ran; without it the driver does not say
  *   use CARD PID BYTES                          a process, as long as it lives; its bytes are added to the card's USED
  *   going CARD BYTES                            a process that ends after USED was read for the first time
+ *   held CARD BYTES                             added to the card's USED
+ *   mps CARD PID BYTES                          a client of MPS, which the driver lists apart
+ *   fail FUNCTION CODE [CARD]                   what a function returns in place of an answer; * stands for all of a card
+ *
+ * An older library lacks symbols: a test links it with a version script that hides them. -DR535 makes one of the first
+ * drivers of R535.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +25,11 @@ enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, 
 
 #define MAX 32
 #define MAX_PROCESSES 512
+#define MAX_FAILURES 16
 typedef unsigned long long u64;
 typedef struct { u64 total, free, used; } memory_v1;
 typedef struct { unsigned version; u64 total, reserved, free, used; } memory_v2;
+typedef struct { unsigned pid; u64 used; } process_v1;
 typedef struct { unsigned pid; u64 used; unsigned gpu_instance, compute_instance; } process_info;
 typedef struct handle { int index; } *device;
 
@@ -30,8 +38,15 @@ typedef struct {
   u64 total, reserved, used;
   int major, minor, parent, mig, lost, shared, busy;
 } card;
-typedef struct { int card; unsigned pid; u64 used; } process;
-typedef struct { int cards, processes, init; char driver[80]; card card[MAX]; process process[MAX_PROCESSES]; } state;
+typedef struct { int card; unsigned pid; u64 used; int mps; } process;
+typedef struct { char function[64]; int code, card; } failure;
+typedef struct {
+  int cards, processes, failures, init;
+  char driver[80];
+  card card[MAX];
+  process process[MAX_PROCESSES];
+  failure failure[MAX_FAILURES];
+} state;
 
 static struct handle handles[MAX];
 static int initialised, readings[MAX]; /* of USED, by card */
@@ -67,15 +82,24 @@ static void read_state(state *s) {
     } else if (!strcmp(word, "going")) {
       process p;
       if (sscanf(line, "%*s %d %llu", &p.card, &p.used) == 2 && p.card >= 0 && p.card < s->cards && !readings[p.card]) s->card[p.card].used += p.used;
+    } else if (!strcmp(word, "held")) {
+      process p;
+      if (sscanf(line, "%*s %d %llu", &p.card, &p.used) == 2 && p.card >= 0 && p.card < s->cards) s->card[p.card].used += p.used;
     } else if (!strcmp(word, "use") && s->processes < MAX_PROCESSES) {
       process p;
       if (sscanf(line, "%*s %d %u %llu", &p.card, &p.pid, &p.used) != 3 || p.card < 0 || p.card >= s->cards || !lives(p.pid)) continue;
+      p.mps = 0;
       s->card[p.card].used += p.used;
       s->process[s->processes++] = p;
-    } else if (!strcmp(word, "proc") && s->processes < MAX_PROCESSES) {
+    } else if ((!strcmp(word, "proc") || !strcmp(word, "mps")) && s->processes < MAX_PROCESSES) {
       process *p = &s->process[s->processes++];
       sscanf(line, "%*s %d %u %31s", &p->card, &p->pid, last);
       p->used = strcmp(last, "NA") ? strtoull(last, NULL, 10) : ~0ULL;
+      p->mps = word[0] == 'm';
+    } else if (!strcmp(word, "fail") && s->failures < MAX_FAILURES) {
+      failure *f = &s->failure[s->failures++];
+      f->card = -1;
+      sscanf(line, "%*s %63s %d %d", f->function, &f->code, &f->card);
     } else if (s->cards < MAX && (!strcmp(word, "gpu") || !strcmp(word, "slice"))) {
       card *c = &s->card[s->cards++];
       c->parent = c->busy = -1;
@@ -92,6 +116,15 @@ static void read_state(state *s) {
   fclose(f);
 }
 
+/* failed returns what a function is to fail with on a card, or SUCCESS. */
+static int failed(const state *s, const char *function, int card) {
+  for (int i = 0; i < s->failures; i++) {
+    const failure *f = &s->failure[i];
+    if ((f->card < 0 || f->card == card) && (!strcmp(f->function, function) || !strcmp(f->function, "*"))) return f->code;
+  }
+  return SUCCESS;
+}
+
 /* CARD(d) reads the state and points c at the device's card, or returns as the driver would. */
 #define CARD(d) \
   state s; \
@@ -99,6 +132,7 @@ static void read_state(state *s) {
   if (!(d)) return INVALID_ARGUMENT; \
   read_state(&s); \
   if ((d)->index >= s.cards || s.card[(d)->index].lost) return GPU_IS_LOST; \
+  if (failed(&s, __func__, (d)->index)) return failed(&s, __func__, (d)->index); \
   card *c = &s.card[(d)->index]; \
   (void)c
 
@@ -124,15 +158,20 @@ const char *nvmlErrorString(int r) {
   case SUCCESS: return "Success";
   case DRIVER_NOT_LOADED: return "Driver Not Loaded";
   case GPU_IS_LOST: return "GPU is lost";
+  case NOT_SUPPORTED: return "Not Supported";
   case 18: return "Driver/library version mismatch";
+  case 20: return "GPU requires reset";
+  case 999: return "Unknown Error";
   }
-  return "Unknown Error";
+  return "Unknown Error code";
 }
 int nvmlSystemGetDriverVersion(char *v, unsigned n) { state s; read_state(&s); snprintf(v, n, "%s", s.driver); return SUCCESS; }
 int nvmlDeviceGetCount_v2(unsigned *n) {
   state s;
   if (!initialised) return UNINITIALIZED;
   read_state(&s);
+  for (int i = 0; i < s.failures; i++)
+    if (!strcmp(s.failure[i].function, __func__)) return s.failure[i].code;
   for (*n = 0; nth(&s, -1, *n) >= 0; ++*n) {}
   return SUCCESS;
 }
@@ -143,6 +182,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned i, device *d) {
   int at = nth(&s, -1, i);
   if (at < 0) return INVALID_ARGUMENT;
   if (s.card[at].lost) return GPU_IS_LOST;
+  if (failed(&s, __func__, at)) return failed(&s, __func__, at);
   *d = &handles[at];
   return SUCCESS;
 }
@@ -184,14 +224,26 @@ int nvmlDeviceGetMigDeviceHandleByIndex(device d, unsigned i, device *out) {
   *out = &handles[at];
   return SUCCESS;
 }
-int nvmlDeviceGetComputeRunningProcesses_v3(device d, unsigned *n, process_info *out) {
-  CARD(d);
-  unsigned k = 0, room = *n;
-  for (int i = 0; i < s.processes; i++) {
-    if (s.process[i].card != d->index) continue;
-    if (out && k < room) out[k] = (process_info){s.process[i].pid, s.process[i].used, ~0u, ~0u};
-    k++;
-  }
-  *n = k;
-  return k > room ? INSUFFICIENT_SIZE : SUCCESS;
-}
+
+/* PROCESSES(type, mps, ...) is the body of a list of processes, of an entry's type, with what comes after its memory. */
+#define PROCESSES(type, of_mps, ...) \
+  CARD(d); \
+  unsigned k = 0, room = *n; \
+  for (int i = 0; i < s.processes; i++) { \
+    process *p = &s.process[i]; \
+    if (p->card != d->index || p->mps != of_mps) continue; \
+    if (out && k < room) out[k] = (type){p->pid, p->used __VA_OPT__(,) __VA_ARGS__}; \
+    k++; \
+  } \
+  *n = k; \
+  return k > room ? INSUFFICIENT_SIZE : SUCCESS
+
+int nvmlDeviceGetComputeRunningProcesses(device d, unsigned *n, process_v1 *out) { PROCESSES(process_v1, 0); }
+int nvmlDeviceGetComputeRunningProcesses_v2(device d, unsigned *n, process_info *out) { PROCESSES(process_info, 0, ~0u, ~0u); }
+int nvmlDeviceGetComputeRunningProcesses_v3(device d, unsigned *n, process_info *out) { PROCESSES(process_info, 0, ~0u, ~0u); }
+
+#ifdef R535
+int nvmlDeviceGetConfComputeMemSizeInfo(device d, void *info) { (void)d, (void)info; return NOT_SUPPORTED; }
+#else
+int nvmlDeviceGetMPSComputeRunningProcesses_v3(device d, unsigned *n, process_info *out) { PROCESSES(process_info, 1, ~0u, ~0u); }
+#endif

@@ -460,8 +460,8 @@ class Device(Document):
     index: int = always(0)
     uuid: str = ""
     name: str = always("")
-    total_bytes: int = always(0)
-    used_bytes: int = always(0)
+    total_bytes: Optional[int] = always(None)  # None where that is not known
+    used_bytes: Optional[int] = always(None)
     reserved_bytes: Optional[int] = always(None)  # by the driver for itself; None where that is not known
     shared: bool = False  # its memory is the host's: of a Jetson, a GB10, or the graphics of a processor
     capability: str = ""  # the CUDA compute capability, "8.6"
@@ -470,6 +470,8 @@ class Device(Document):
     mig: bool = False
     parent: str = ""
     processes: Tuple[Process, ...] = ()
+    processes_unknown: bool = False  # the driver lists none, which proves nothing
+    fault: str = ""  # what the driver says of a card that no longer answers
     planned: bool = False  # the card is not in this machine (--vram)
     total_from: str = ""  # where the total of a planned card is from, if the card was named
     total_source: str = ""  # the log that prints it

@@ -80,7 +80,7 @@ def process(device: Optional[Device], torch: str = "") -> List[Item]:
     major = int(device.capability.partition(".")[0] or 0)
     if major >= 9:
         context, blas = 750 * MiB, 32 * MiB
-    elif device.total_bytes > 24.5 * GiB:
+    elif (device.total_bytes or 0) > 24.5 * GiB:
         context = 500 * MiB
     return [
         Item(CONTEXT, CONTEXT, context, from_="prior for cards of this size: torch 2.1 to 2.9", guess=True),
