@@ -25,6 +25,9 @@ func TestWeigh(t *testing.T) {
 		return &Card{Capacity: 24 * gib, Free: free, Others: others, Peak: 24*gib - free - others, Looks: 10,
 			Who: []Holder{{PID: 77, Bytes: others, Name: "python3", User: "ada"}}}
 	}
+	lost := func(looks int) *Card {
+		return &Card{Capacity: 24 * gib, Free: gib / 8, Looks: looks, Fault: "GPU is lost", Mend: "a reboot"}
+	}
 	stack := []Frame{{"train.py", 9, "main"}, {"/usr/lib/python3/dist-packages/torch/_tensor.py", 488, "backward"},
 		{"/usr/lib/python3/dist-packages/torch/autograd/__init__.py", 204, "backward"}}
 	refusal := Refusal{PID: 5, Before: time.Second, Frames: stack,
@@ -60,6 +63,13 @@ func TestWeigh(t *testing.T) {
 		{"more than the card, and others on it", traceback + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 128.00 GiB. GPU 0 has a total capacity of " +
 			"24.00 GiB of which 10.00 GiB is free.\n", Seen{Exit: Exited(1), Card: card(gib, 9*gib)}, OutOfMemory, GPUCapacity, Certain, "more than the whole card"},
 		{"a success, whatever was seen", cublas, Seen{Exit: Exited(0), Card: card(0, 9*gib), Inside: inside(nil, time.Second)}, Succeeded, GPUUnspecified, Likely, ""},
+
+		{"the card is gone, and its library has no workspace", traceback + cublas, Seen{Exit: Exited(1), Card: lost(10)}, Failed, NoMemory, Certain, "(GPU is lost): a reboot"},
+		{"the card was gone before the first look", traceback + "RuntimeError: CUDA error: out of memory\n", Seen{Exit: Exited(1), Card: lost(0)}, Failed, NoMemory, Certain, "GPU is lost"},
+		{"the card is gone, and nothing was said", "step 1\n", Seen{Exit: Killed(6), Card: lost(10)}, Failed, NoMemory, Certain, "GPU is lost"},
+		{"the card is gone after the allocator's own numbers", traceback + message, Seen{Exit: Exited(1), Card: lost(10)}, OutOfMemory, GPUCapacity, Certain, ""},
+		{"the card is gone, and the program's own error stands there", traceback + "KeyError: 'x'\n", Seen{Exit: Exited(1), Card: lost(10)}, Failed, NoMemory, Likely, "KeyError"},
+		{"the card is gone at the end of a success", "done\n", Seen{Exit: Exited(0), Card: lost(10)}, Succeeded, NoMemory, "", ""},
 
 		{"kill -9, an empty host", "step 1\n", Seen{Exit: Killed(9), Host: &Host{Room: 16 * gib, Least: gib / 8, Looks: 9, By: "the memory limit of cgroup /job"}},
 			OutOfMemory, HostOOM, Likely, "cgroup /job"},

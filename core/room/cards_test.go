@@ -43,6 +43,7 @@ func TestOffer(t *testing.T) {
 		blind bool
 		want  unit.Bytes
 		open  bool
+		vgpu  bool // the driver lists no process
 	}{
 		"an empty card":                {want: 24 * g},
 		"another's process":            {used: 5 * g, procs: procs(99, 5*g), want: 19 * g},
@@ -77,6 +78,13 @@ func TestOffer(t *testing.T) {
 		"a process whose use is not told": {
 			used: 10 * g, procs: procs(11, -1), held: []Held{held(10, onCard(10*g))}, want: 14 * g,
 		},
+		"MPS's server, which holds what its clients hold": {
+			used: 10 * g, procs: []gpu.Process{{PID: 99, Used: 10 * g, Name: "nvidia-cuda-mps"}},
+			held: []Held{held(10, onCard(10*g))}, want: 14 * g,
+		},
+		"a driver that lists no process": {
+			used: 10 * g, vgpu: true, held: []Held{held(10, onCard(10*g))}, want: 14 * g,
+		},
 		"a claim of unknown size": {
 			used: 3 * g, procs: procs(11, 3*g), held: []Held{held(10, open)}, want: 21 * g, open: true,
 		},
@@ -96,7 +104,7 @@ func TestOffer(t *testing.T) {
 			descends: func(pid, launch int) bool { return pid/10 == launch/10 && pid != 99 },
 			visible:  func(pid int) bool { return pid != 7777 },
 		}
-		o := l.offer(gpu.Device{UUID: "GPU-1", Total: 24 * g, Used: tt.used, Processes: tt.procs})
+		o := l.offer(gpu.Device{UUID: "GPU-1", Total: 24 * g, Used: tt.used, Processes: tt.procs, Unlisted: tt.vgpu})
 		if o.Free != tt.want || o.Open != tt.open || o.Empty != 24*g {
 			t.Errorf("%s: %v free (open: %v), want %v", name, o.Free, o.Open, tt.want)
 		}

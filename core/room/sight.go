@@ -82,7 +82,7 @@ func (l ledger) use(d gpu.Device, own []int) Use {
 		launch := ofOwn(p.PID)
 		other, isClaims := l.launch(p.PID, claims)
 		switch {
-		case p.Used < 0, p.Relays():
+		case p.Used < 0:
 		case launch != 0:
 			u.Own[launch] += p.Used
 			used += p.Used

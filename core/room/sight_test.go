@@ -27,6 +27,7 @@ func TestUse(t *testing.T) {
 		blind  bool
 		others unit.Bytes
 		own    map[int]unit.Bytes
+		vgpu   bool // the driver lists no process
 	}{
 		"an empty card": {},
 		"own trials, with their claims": {used: 7 * g, procs: procs(11, 4*g, 21, 3*g), held: []Held{held(10,
@@ -41,6 +42,9 @@ func TestUse(t *testing.T) {
 		"what is not listed":            {used: 2 * g, others: 2 * g},
 		"a process that has ended":      {used: 5 * g, procs: procs(7777, 5*g)},
 		"in a container: it is the own": {used: 5 * g, held: []Held{held(10, onCard(6*g))}, blind: true},
+		"MPS's server: it is the own": {used: 5 * g, procs: []gpu.Process{{PID: 99, Used: 5 * g, Name: "nvidia-cuda-mps"}},
+			held: []Held{held(10, onCard(6*g))}},
+		"a driver that lists no process": {used: 5 * g, held: []Held{held(10, onCard(6*g))}, vgpu: true},
 		"in a container: more than the own": {used: 9 * g, held: []Held{held(10, onCard(6*g))}, blind: true,
 			others: 3 * g},
 		"in a container: another's claim counts once": {used: 5 * g, held: []Held{held(30, onCard(6*g))},
@@ -48,7 +52,7 @@ func TestUse(t *testing.T) {
 	} {
 		l := ledger{held: tt.held, blind: tt.blind, descends: func(pid, launch int) bool { return pid/10*10 == launch },
 			visible: func(pid int) bool { return pid < 1000 }}
-		u := l.use(gpu.Device{UUID: "GPU-1", Total: 24 * g, Used: tt.used, Processes: tt.procs}, own)
+		u := l.use(gpu.Device{UUID: "GPU-1", Total: 24 * g, Used: tt.used, Processes: tt.procs, Unlisted: tt.vgpu}, own)
 		if u.Others != tt.others || !maps.Equal(u.Own, tt.own) {
 			t.Errorf("%s: others %v, own %v; want %v, %v", name, u.Others, u.Own, tt.others, tt.own)
 		}
