@@ -170,6 +170,8 @@ func (r account) shares(total unit.Bytes) []share {
 		if outside.bytes > 0 {
 			others.about = "about "
 		}
+	case r.Free == nil:
+		others.what = "not told: free, of others, or of this process outside PyTorch"
 	default:
 		others.what = "others, and this process outside PyTorch"
 	}

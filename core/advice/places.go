@@ -16,28 +16,33 @@ type device struct {
 	conf    string // the variable with its allocator's settings
 	tool    string // shows who holds the card
 	visible string // the variable with the cards that a process may use
+	sync    string // the setting that runs the program in step with the card
+	health  string // shows the card's own errors
 }
 
 // devices are tried in order on each line. Their names are those of torch_npu's and torch_musa's documentation, and of
 // each driver's tools.
 var devices = []device{
 	{"npu", rx(`\bNPU out of memory|\bNPU function error|\bNPU \d+;|[/\\]torch_npu[/\\]|ACL_ERROR_RT_MEMORY_ALLOCATION|` +
-		`error code is 207001`), "PYTORCH_NPU_ALLOC_CONF", "npu-smi info", "ASCEND_RT_VISIBLE_DEVICES"},
+		`error code is 207001|\bEL0004\b|\baclrt[A-Z]\w+`), "PYTORCH_NPU_ALLOC_CONF", "npu-smi info",
+		"ASCEND_RT_VISIBLE_DEVICES", "ASCEND_LAUNCH_BLOCKING=1", "npu-smi info"},
 	{"musa", rx(`\bMUSA out of memory|[/\\]torch_musa[/\\]`), "PYTORCH_MUSA_ALLOC_CONF", "mthreads-gmi",
-		"MUSA_VISIBLE_DEVICES"},
-	{"hip", rx(`\bHIP out of memory|\bhipError\w+|\bHIP error\b`), "PYTORCH_HIP_ALLOC_CONF", "rocm-smi --showpids",
-		"HIP_VISIBLE_DEVICES"},
-	{"xpu", rx(`\bXPU out of memory|\bUR_RESULT_ERROR_\w+|\blevel_zero backend`), "PYTORCH_ALLOC_CONF", "xpu-smi ps",
-		"ZE_AFFINITY_MASK"},
-	{"mps", rx(`\bMPS backend out of memory`), "", "top -o mem", ""},
-	{"mlx", rx(`\[metal::malloc\]|\[METAL\] Command buffer|kIOGPUCommandBuffer`), "", "top -o mem", ""},
-	{"tpu", rx(`\bXLA:TPU\b|memory space (?:hbm|vmem|smem)`), "", "tpu-info", "TPU_VISIBLE_CHIPS"},
+		"MUSA_VISIBLE_DEVICES", "MUSA_LAUNCH_BLOCKING=1", "mthreads-gmi"},
+	{"hip", rx(`\bHIP out of memory|\bhipError\w+|\bHIP error\b|\bMemory access fault by GPU|` +
+		`\bROCm (?:error|backend)\b`), "PYTORCH_HIP_ALLOC_CONF", "rocm-smi --showpids", "HIP_VISIBLE_DEVICES",
+		"AMD_SERIALIZE_KERNEL=3", "rocm-smi; journalctl -k -g amdgpu"},
+	{"xpu", rx(`\bXPU out of memory|\bUR_RESULT_ERROR_\w+|\b(?:PI|ZE)_(?:RESULT_)?ERROR_\w+|\blevel_zero backend|` +
+		`\bNative API failed|\btorch\.xpu\b|\bmemory block with size larger than \d+ ?GB`), "PYTORCH_ALLOC_CONF", "xpu-smi ps", "ZE_AFFINITY_MASK", "UR_L0_SERIALIZE=2",
+		"xpu-smi health -l; journalctl -k -g 'i915|xe'"},
+	{"mps", rx(`\bMPS backend out of memory`), "", "top -o mem", "", "", ""},
+	{"mlx", rx(`\[metal::malloc\]|\[METAL\] Command buffer|kIOGPUCommandBuffer`), "", "top -o mem", "", "", ""},
+	{"tpu", rx(`\bXLA:TPU\b|memory space (?:hbm|vmem|smem)`), "", "tpu-info", "TPU_VISIBLE_CHIPS", "", "tpu-info"},
 }
 
 // unified are words for a machine on which the card takes its memory from the host's: Apple's, NVIDIA's GB10, Jetson
 // and Thor, AMD's large APUs.
 var unified = rx(`\bMPS backend out of memory|\[metal::malloc\]|kIOGPUCommandBuffer|\bGB10\b|\bDGX Spark\b|` +
-	`\bJetson\b|\bTegra\b|` +
+	`\bJetson\b|(?i:\btegra)|\b(?:Orin|Xavier)\b|` +
 	`\bNvMapMem\w+|\(nvgpu\)|\bNVIDIA Thor\b|\bgfx115[01]\b|Radeon 80[56]0S|Strix Halo`)
 
 // own returns what is known of the kind of card; CUDA's names where it is none of the others.
@@ -47,12 +52,59 @@ func (c Clues) own() device {
 			return d
 		}
 	}
-	d := device{conf: "PYTORCH_CUDA_ALLOC_CONF", tool: "nvidia-smi", visible: "CUDA_VISIBLE_DEVICES"}
+	d := device{conf: "PYTORCH_CUDA_ALLOC_CONF", tool: "nvidia-smi", visible: "CUDA_VISIBLE_DEVICES",
+		sync: "CUDA_LAUNCH_BLOCKING=1", health: "nvidia-smi -q -d ECC; journalctl -k -g Xid"}
+	if c.Unified { // the driver of a Jetson, and of a GB10, does not tell its memory, and it is the only card
+		d.tool, d.visible, d.health = "free -h", "", "journalctl -k -g 'NVRM|nvgpu|tegra'"
+	}
 	if c.Torch.From >= 209 { // CUDA's name is read until then, and said to be old
 		d.conf = "PYTORCH_ALLOC_CONF"
 	}
 	return d
 }
+
+// named returns a remedy with this device's names in place of CUDA's; what it has no name for is left out.
+func (d device) named(m Remedy) Remedy {
+	var env, run []string
+	for _, set := range m.Env {
+		name, value, _ := strings.Cut(set, "=")
+		switch {
+		case name == "CUDA_LAUNCH_BLOCKING":
+			set = d.sync
+		case name == "CUDA_VISIBLE_DEVICES" && d.visible == "", name == "PYTORCH_CUDA_ALLOC_CONF" && d.conf == "":
+			set = ""
+		case name == "CUDA_VISIBLE_DEVICES":
+			set = d.visible + "=" + value
+		case name == "PYTORCH_CUDA_ALLOC_CONF":
+			set = d.conf + "=" + value
+		}
+		if set != "" {
+			env = append(env, set)
+		}
+	}
+	for _, line := range m.Run {
+		switch {
+		case strings.Contains(line, "nvidia-smi"):
+			line = d.health
+		case strings.Contains(line, "compute-sanitizer") && d.name != "":
+			line = ""
+		}
+		if line != "" {
+			run = append(run, line)
+		}
+	}
+	if d.name == "hip" { // whose torch has CUDA's names
+		m.What = rocm.Replace(m.What)
+	} else if d.name != "" {
+		for i, f := range m.Flags {
+			m.Flags[i].Text = strings.ReplaceAll(f.Text, "torch.cuda.", "torch."+d.name+".")
+		}
+	}
+	m.Env, m.Run = env, run
+	return m
+}
+
+var rocm = strings.NewReplacer("TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH", "a CUDA ", "a ROCm ", "CUDA graphs", "HIP graphs")
 
 // An engine is a program that serves or computes without a training step: what would help it is a setting of its own.
 type engine struct {
@@ -63,7 +115,7 @@ type engine struct {
 
 // engines are known by their frames, and by the settings that their messages name.
 var engines = []engine{
-	{"vllm", rx(`[/\\]vllm[/\\](?:v1|worker|engine|executor|model_executor)\b|\bgpu_memory_utilization\b|` +
+	{"vllm", rx(`[/\\]vllm[/\\](?:v1|worker|engine|executor|model_executor)\b|(?i:\bgpu[_ ]memory[_ ]utilization\b)|` +
 		`\bmax_num_seqs\b|` +
 		`\bmax_model_len\b|larger than the available KV cache memory|No available memory for the cache blocks`), []proposal{
 		give("speed", "fewer sequences and tokens at a time", flag("vllm", "--max-num-seqs (half), --max-num-batched-tokens "+

@@ -54,6 +54,11 @@ func Remedies(r oom.Report, c Clues) []Remedy {
 	default:
 		a.gpu()
 	}
+	if own := c.own(); c.Device != "" || c.Unified {
+		for i, m := range a.out {
+			a.out[i] = own.named(m)
+		}
+	}
 	slices.SortStableFunc(a.out, func(x, y Remedy) int {
 		return cmp.Compare(slices.Index(remedyCosts, x.Cost), slices.Index(remedyCosts, y.Cost))
 	})
@@ -126,9 +131,14 @@ func (a *remedies) gpu() {
 	if a.c.Notebook {
 		a.offer("none", "the kernel restarted: after an error a notebook keeps the tensors of the step that failed")
 	}
-	if r.Phase == oom.Build && r.Requested == nil && r.Kind != oom.GPUContention && a.c.Device == "" {
+	if r.Requested == nil && r.Kind != oom.GPUContention && (r.Phase == oom.Build || a.c.Device != "") {
 		a.offer("none", "a look at the card as it starts: where nothing at all can be taken, others mostly hold it",
-			ask("nvidia-smi"))
+			ask(a.c.own().tool))
+	}
+	if a.c.Device == "xpu" && r.Requested != nil && *r.Requested >= 4*unit.GiB && r.Kind != oom.GPUContention {
+		// ze_relaxed_allocation_limits_ext_flags_t of Level Zero's specification; intel-extension-for-pytorch issue 629
+		a.offer("none", "smaller requests: many of Intel's drivers refuse 4 GiB in one, unless their limits are relaxed",
+			env("UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1"))
 	}
 	if siblings := r.Numbers.Siblings() > 0; siblings || r.Requested == nil && r.Phase == oom.Build && a.c.Ranks {
 		a.offer("none", "one card for each rank, chosen before anything is put onto a card: without it all ranks begin "+
@@ -143,7 +153,7 @@ func (a *remedies) gpu() {
 	a.allocator()
 	if a.c.Unified {
 		a.offer("none", "less else in memory: here the card takes its memory from the host's, so that other programs and "+
-			"loader workers hold it too", plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
+			"loader workers hold it too", ask("free -h"), plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
 	}
 	if a.served() {
 		return

@@ -215,7 +215,7 @@ var memoryRules = []rule{
 			`(?:out of memory|hipErrorOutOfMemory|cudaErrorMemoryAllocation)`),
 	gpu(probable, spoken,
 		`\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory)\b`,
-		`cudaMalloc (?:retry )?failed: out of memory|Out of memory error on GPU \d+`),
+		`cudaMalloc (?:retry )?failed: out of memory|Out of memory error on GPU \d+|\berror: '[\w ]+'\(2\) at \S+:\d+`),
 
 	// --- CUDA's libraries: a broken device answers with the same status ---------------------------------------------
 	gpu(suspected, spoken,
@@ -229,10 +229,10 @@ var memoryRules = []rule{
 	// ggml: ggml-backend.cpp, ggml-alloc.c and each backend name the buffer; the CPU's is the host's
 	host(probable, spoken,
 		`(?:failed|unable) to allocate (?:CPU|\w+_Host) buffer|cpu_buffer_type_alloc_buffer: failed to allocate`,
-		`ErrorOutOfHostMemory|VK_ERROR_OUT_OF_HOST_MEMORY`),
+		`ErrorOutOfHostMemory|(?:VK|UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_HOST_MEMORY`),
 	gpu(probable, spoken,
 		`(?:failed|unable) to allocate [A-Za-z]+\d* buffer\b|: failed to allocate buffer,? (?:of )?size`,
-		`[Dd]evice memory allocation of size \d+ failed`),
+		`[Dd]evice memory allocation of size \d+ failed|\b(?:CUDA|ROCm|HIP)\b.{0,60} alloc\w* failed\b.{0,60}out of memory`),
 	gpu(suspected, spoken, `failed to allocate (?:compute (?:\w+ )?buffers?|buffer for (?:the )?kv cache)`),
 	// Vulkan (vulkan_enums.hpp), SYCL and Level Zero (ur_api.h), OpenCL (cl.h), Metal (Metal.framework), MLX (metal/allocator.cpp)
 	gpu(probable, spoken,
@@ -240,9 +240,9 @@ var memoryRules = []rule{
 		`CL_MEM_OBJECT_ALLOCATION_FAILURE|CommandBufferCallbackErrorOutOfMemory`,
 		`\[metal::malloc\] .*(?:greater than the maximum|Unable to allocate|Resource limit)|`+
 			`\[malloc\w*\] Unable to allocate`),
-	gpu(suspected, spoken, `\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b`),
+	gpu(suspected, spoken, `\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b|\bNV_ERR_NO_MEMORY\b`),
 	// aten/src/ATen/native/mps/OperationUtils.mm, of one buffer that is larger than Metal allows; DirectML's E_OUTOFMEMORY
-	gpu(probable, raised, `Invalid buffer size: [\d.]+ [KMGT]i?B`, `8007000E\b`),
+	gpu(probable, raised, `Invalid buffer size: [\d.]+ [KMGT]i?B`, `8007000E\b`, `memory block with size larger than \d+ ?GB`),
 	// torch-directml; Habana's PyTorch bridge; TensorRT's virtualMemoryBuffer.cpp; cupy/cuda/memory.pyx
 	gpu(probable, spoken,
 		`not enough GPU video memory|Cuda Driver \(out of memory\)|Error Code \d+: OutOfMemory\b`,
