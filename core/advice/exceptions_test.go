@@ -68,6 +68,9 @@ func TestDevicesByTheirWords(t *testing.T) {
 		"RuntimeError: [metal::malloc] Attempting to allocate 9 bytes which is greater than":           "mlx",
 		"XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error.":                        "tpu",
 		"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.":                      "",
+		"Memory_Allocation_Failure(EL0004): Failed to allocate memory.":                                "npu",
+		"Memory access fault by GPU node-1 (Agent handle: 0x1b37) on address 0x7f76.":                  "hip",
+		"RuntimeError: Native API failed. Native API returns: -1 (PI_ERROR_DEVICE_NOT_FOUND)":          "xpu",
 	} {
 		c := CluesIn([]string{line})
 		if c.Device != want || c.own().name != want {
@@ -78,9 +81,60 @@ func TestDevicesByTheirWords(t *testing.T) {
 		}
 	}
 	for _, line := range []string{"GPU 0: NVIDIA GB10 (UUID: GPU-1)", "NvMapMemAllocInternalTagged: 1075072515 error 12",
-		"Orin (nvgpu)"} {
+		"Orin (nvgpu)", "Linux tegra-ubuntu 5.15.0-1012-tegra-igx"} {
 		if !CluesIn([]string{line}).Unified {
 			t.Errorf("%s: not unified", line)
+		}
+	}
+}
+
+// No kind of card is given CUDA's names, whatever ended the program; each has its own.
+func TestOwnNames(t *testing.T) {
+	const trace = "Traceback (most recent call last):\n  File \"/w/train.py\", line 9, in main\n    loss.backward()\n"
+	for _, tt := range []struct {
+		device, text string
+		want         []string
+	}{
+		{"npu", trace + "RuntimeError: NPU function error: call aclrtSynchronizeStream failed, error code is 507035\n",
+			[]string{"env ASCEND_LAUNCH_BLOCKING=1", "$ npu-smi info"}},
+		{"hip", trace + "RuntimeError: HIP error: an illegal memory access was encountered\n",
+			[]string{"env AMD_SERIALIZE_KERNEL=3"}},
+		{"hip", trace + "RuntimeError: HIP error: no kernel image is available for execution on the device\n",
+			[]string{"PYTORCH_ROCM_ARCH"}},
+		{"hip", trace + "torch.AcceleratorError: HIP error: out of memory\nSearch for `hipErrorOutOfMemory' in the docs\n",
+			[]string{"$ rocm-smi"}},
+		{"xpu", trace + "RuntimeError: level_zero backend failed with error: 20 (UR_RESULT_ERROR_DEVICE_LOST)\n",
+			[]string{"$ xpu-smi health -l"}},
+		{"xpu", trace + "RuntimeError: Native API failed. Native API returns: -997 (a backend specific error)\n",
+			[]string{"env UR_L0_SERIALIZE=2"}},
+		{"xpu", trace + "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of " +
+			"15.11 GiB. Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but " +
+			"unallocated.\n", []string{"env UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1", "15.1 GiB not told: free"}},
+		{"npu", "(Worker pid=9) ERROR [v1/executor/multiproc_executor.py:824]   File \"/p/vllm_ascend/worker/model_runner_v1.py\"," +
+			" line 2499, in _allocate\nRuntimeError: NPU out of memory. Tried to allocate 2.57 GiB (NPU 0; 60.96 GiB total " +
+			"capacity; 57.49 GiB already allocated; 1.96 GiB free; 57.62 GiB reserved in total by PyTorch)\n",
+			[]string{"vllm --max-num-seqs", "captured graphs"}},
+		{"", "NvMapMemAllocInternalTagged: 1075072515 error 12\n" + trace + "RuntimeError: NVML_SUCCESS == r INTERNAL ASSERT " +
+			"FAILED at \"/opt/pytorch/c10/cuda/CUDACachingAllocator.cpp\":995\n", []string{"$ free -h"}},
+		{"", "Device: NVIDIA GB10\nValueError: Free memory on device cuda:0 (101.3/121.69 GiB) on startup is less than desired " +
+			"GPU memory utilization (0.87, 105.87 GiB).\n", []string{"$ free -h", "vllm --gpu-memory-utilization"}},
+	} {
+		d := reading(t, tt.text)
+		c := CluesIn(d.Kept())
+		text := told(d.Report(oom.Exited(1)), c)
+		if c.Device != tt.device {
+			t.Errorf("the device is %q, want %q, of:\n%s", c.Device, tt.device, tt.text)
+		}
+		for _, w := range tt.want {
+			if !strings.Contains(text, w) {
+				t.Errorf("it does not say %q:\n%s", w, text)
+			}
+		}
+		for i, name := range []string{"nvidia-smi", "CUDA_VISIBLE", "CUDA_LAUNCH", "PYTORCH_CUDA", "TORCH_CUDA", "a CUDA ",
+			"CUDA graphs", "compute-sanitizer"} {
+			if (tt.device != "" || i < 2) && strings.Contains(text, name) {
+				t.Errorf("it says %s:\n%s", name, text)
+			}
 		}
 	}
 }

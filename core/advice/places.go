@@ -32,8 +32,8 @@ var devices = []device{
 		`\bROCm (?:error|backend)\b`), "PYTORCH_HIP_ALLOC_CONF", "rocm-smi --showpids", "HIP_VISIBLE_DEVICES",
 		"AMD_SERIALIZE_KERNEL=3", "rocm-smi; journalctl -k -g amdgpu"},
 	{"xpu", rx(`\bXPU out of memory|\bUR_RESULT_ERROR_\w+|\b(?:PI|ZE)_(?:RESULT_)?ERROR_\w+|\blevel_zero backend|` +
-		`\bNative API failed|\btorch\.xpu\b|\bmemory block with size larger than \d+ ?GB`), "PYTORCH_ALLOC_CONF", "xpu-smi ps", "ZE_AFFINITY_MASK", "UR_L0_SERIALIZE=2",
-		"xpu-smi health -l; journalctl -k -g 'i915|xe'"},
+		`\bNative API failed|\btorch\.xpu\b|\bmemory block with size larger than \d+ ?GB`), "PYTORCH_ALLOC_CONF",
+		"xpu-smi ps", "ZE_AFFINITY_MASK", "UR_L0_SERIALIZE=2", "xpu-smi health -l; journalctl -k -g 'i915|xe'"},
 	{"mps", rx(`\bMPS backend out of memory`), "", "top -o mem", "", "", ""},
 	{"mlx", rx(`\[metal::malloc\]|\[METAL\] Command buffer|kIOGPUCommandBuffer`), "", "top -o mem", "", "", ""},
 	{"tpu", rx(`\bXLA:TPU\b|memory space (?:hbm|vmem|smem)`), "", "tpu-info", "TPU_VISIBLE_CHIPS", "", "tpu-info"},
@@ -96,6 +96,7 @@ func (d device) named(m Remedy) Remedy {
 	if d.name == "hip" { // whose torch has CUDA's names
 		m.What = rocm.Replace(m.What)
 	} else if d.name != "" {
+		m.What = strings.ReplaceAll(m.What, "CUDA graphs", "captured graphs")
 		for i, f := range m.Flags {
 			m.Flags[i].Text = strings.ReplaceAll(f.Text, "torch.cuda.", "torch."+d.name+".")
 		}
@@ -104,7 +105,9 @@ func (d device) named(m Remedy) Remedy {
 	return m
 }
 
-var rocm = strings.NewReplacer("TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH", "a CUDA ", "a ROCm ", "CUDA graphs", "HIP graphs")
+// rocm has ROCm's words for CUDA's.
+var rocm = strings.NewReplacer("TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH", "a CUDA ", "a ROCm ", "CUDA graphs",
+	"HIP graphs")
 
 // An engine is a program that serves or computes without a training step: what would help it is a setting of its own.
 type engine struct {
@@ -115,7 +118,8 @@ type engine struct {
 
 // engines are known by their frames, and by the settings that their messages name.
 var engines = []engine{
-	{"vllm", rx(`[/\\]vllm[/\\](?:v1|worker|engine|executor|model_executor)\b|(?i:\bgpu[_ ]memory[_ ]utilization\b)|` +
+	{"vllm", rx(`[/\\]vllm_(?:ascend|omni)[/\\]|[/\\]vllm[/\\](?:v1|worker|engine|executor|model_executor)\b|` +
+		`(?i:\bgpu[_ ]memory[_ ]utilization\b)|` +
 		`\bmax_num_seqs\b|` +
 		`\bmax_model_len\b|larger than the available KV cache memory|No available memory for the cache blocks`), []proposal{
 		give("speed", "fewer sequences and tokens at a time", flag("vllm", "--max-num-seqs (half), --max-num-batched-tokens "+

@@ -125,7 +125,7 @@ func plainTorch(since int, text string) with {
 
 func (a *remedies) gpu() {
 	r := a.r
-	if r.Kind == oom.GPUContention {
+	if r.Kind == oom.GPUContention && (a.c.Device != "" || !a.c.Unified) { // else it is no card of its own, see below
 		a.contended()
 	}
 	if a.c.Notebook {

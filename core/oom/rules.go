@@ -204,7 +204,7 @@ var memoryRules = []rule{
 	gpu(probable, spoken,
 		`bad_alloc: (?:out_of_memory|RMM fail|cudaError|CUDA error)|RMM_ERROR_OUT_OF_MEMORY|rmm::(?:out_of_memory|bad_al)`,
 		`Triton Error \[\w+\]: out of memory|CUDA runtime error in .{1,200}: out of memory`,
-		`\[CUDA\] out of memory|[Ee]rror out of memory at line \d`,
+		`\[CUDA\] out of memory|[Ee]rror out of memory at line \d|MIOpen Error: .*Memory not available to allocate`,
 		`cuda\w+ (?:error|failed:?|failure:?) out of memory|CUDA failure 2: out of memory|(?:Prefill|Decode) out of memory\.`,
 		`GPU memory is overflow|memory isn't enough and alloc failed`,
 		`error code is 207001|ACL_ERROR_RT_MEMORY_ALLOCATION|EL0004\S* `),
@@ -232,7 +232,7 @@ var memoryRules = []rule{
 		`ErrorOutOfHostMemory|(?:VK|UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_HOST_MEMORY`),
 	gpu(probable, spoken,
 		`(?:failed|unable) to allocate [A-Za-z]+\d* buffer\b|: failed to allocate buffer,? (?:of )?size`,
-		`[Dd]evice memory allocation of size \d+ failed|\b(?:CUDA|ROCm|HIP)\b.{0,60} alloc\w* failed\b.{0,60}out of memory`),
+		`[Dd]evice memory allocation of size \d+ failed|\b(?:CUDA|ROCm)\b.{0,60} alloc\w* failed\b.{0,60}out of memory`),
 	gpu(suspected, spoken, `failed to allocate (?:compute (?:\w+ )?buffers?|buffer for (?:the )?kv cache)`),
 	// Vulkan (vulkan_enums.hpp), SYCL and Level Zero (ur_api.h), OpenCL (cl.h), Metal (Metal.framework), MLX (metal/allocator.cpp)
 	gpu(probable, spoken,
@@ -242,10 +242,10 @@ var memoryRules = []rule{
 			`\[malloc\w*\] Unable to allocate`),
 	gpu(suspected, spoken, `\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b|\bNV_ERR_NO_MEMORY\b`),
 	// aten/src/ATen/native/mps/OperationUtils.mm, of one buffer that is larger than Metal allows; DirectML's E_OUTOFMEMORY
-	gpu(probable, raised, `Invalid buffer size: [\d.]+ [KMGT]i?B`, `8007000E\b`, `memory block with size larger than \d+ ?GB`),
+	gpu(probable, raised, `Invalid buffer size: [\d.]+ [KMGT]i?B`, `8007000E\b`, `block with size larger than \d+ ?GB`),
 	// torch-directml; Habana's PyTorch bridge; TensorRT's virtualMemoryBuffer.cpp; cupy/cuda/memory.pyx
 	gpu(probable, spoken,
-		`not enough GPU video memory|Cuda Driver \(out of memory\)|Error Code \d+: OutOfMemory\b`,
+		`not (?:have )?enough GPU (?:video )?memory|Cuda Driver \(out of memory\)|Error Code \d+: OutOfMemory\b`,
 		`PT_DEVMEM.{0,40}Allocation failed|[Rr]equested amount of GPU memory \(\d+ bytes\) could not be allocated`,
 		`OutOfMemoryError: Out of memory allocating [\d,]+ bytes \(allocated so far`),
 	// AWS's Neuron runtime, nrt_status.h: NRT_RESOURCE
