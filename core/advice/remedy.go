@@ -131,15 +131,7 @@ func (a *remedies) gpu() {
 	if a.c.Notebook {
 		a.offer("none", "the kernel restarted: after an error a notebook keeps the tensors of the step that failed")
 	}
-	if r.Requested == nil && r.Kind != oom.GPUContention && (r.Phase == oom.Build || a.c.Device != "") {
-		a.offer("none", "a look at the card as it starts: where nothing at all can be taken, others mostly hold it",
-			ask(a.c.own().tool))
-	}
-	if a.c.Device == "xpu" && r.Requested != nil && *r.Requested >= 4*unit.GiB && r.Kind != oom.GPUContention {
-		// ze_relaxed_allocation_limits_ext_flags_t of Level Zero's specification; intel-extension-for-pytorch issue 629
-		a.offer("none", "smaller requests: many of Intel's drivers refuse 4 GiB in one, unless their limits are relaxed",
-			env("UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1"))
-	}
+	a.atStart()
 	if siblings := r.Numbers.Siblings() > 0; siblings || r.Requested == nil && r.Phase == oom.Build && a.c.Ranks {
 		a.offer("none", "one card for each rank, chosen before anything is put onto a card: without it all ranks begin "+
 			"on the first",
@@ -182,6 +174,20 @@ func (a *remedies) gpu() {
 		}
 	default:
 		a.step()
+	}
+}
+
+// atStart adds what helps where it may be no fault of the program's size.
+func (a *remedies) atStart() {
+	r := a.r
+	if r.Requested == nil && r.Kind != oom.GPUContention && (r.Phase == oom.Build || a.c.Device != "") {
+		a.offer("none", "a look at the card as it starts: where nothing at all can be taken, others mostly hold it",
+			ask(a.c.own().tool))
+	}
+	if a.c.Device == "xpu" && r.Requested != nil && *r.Requested >= 4*unit.GiB && r.Kind != oom.GPUContention {
+		// ze_relaxed_allocation_limits_ext_flags_t of Level Zero's specification; intel-extension-for-pytorch issue 629
+		a.offer("none", "smaller requests: many of Intel's drivers refuse 4 GiB in one, unless their limits are relaxed",
+			env("UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1"))
 	}
 }
 
