@@ -102,11 +102,42 @@ func listNVIDIA(ctx context.Context) ([]gpu.Device, error) {
 	if isChild() {
 		return nil, errChild
 	}
-	all, err := byLibrary(ctx)
-	if _, isLoading := errors.AsType[*loadingError](err); !isLoading {
-		return all, err
+	return within(ctx, func() ([]gpu.Device, error) {
+		all, err := byLibrary(ctx)
+		if _, isLoading := errors.AsType[*loadingError](err); !isLoading {
+			return all, err
+		}
+		return byTool(ctx, err)
+	})
+}
+
+// lastWord is how long an answer is waited for after its context is done.
+const lastWord = 2 * time.Second
+
+// within is what ask returns, or the error of ctx some time after that is done: no signal ends a process that hangs in
+// the driver, as with a card that has fallen off the bus, and so it is left behind.
+func within[T any](ctx context.Context, ask func() (T, error)) (T, error) {
+	type answer struct {
+		of  T
+		err error
 	}
-	return byTool(ctx, err)
+	done := make(chan answer, 1)
+	go func() {
+		of, err := ask()
+		done <- answer{of, err}
+	}()
+	select {
+	case a := <-done:
+		return a.of, a.err
+	case <-ctx.Done():
+	}
+	select {
+	case a := <-done:
+		return a.of, a.err
+	case <-time.After(lastWord):
+		var none T
+		return none, fmt.Errorf("asking the NVIDIA driver: it hangs: %w", ctx.Err())
+	}
 }
 
 func byLibrary(ctx context.Context) ([]gpu.Device, error) {
@@ -137,11 +168,17 @@ func watchNVIDIA(ctx context.Context, every time.Duration, see func(time.Time, [
 	if isChild() {
 		return errChild
 	}
-	err := watchByLibrary(ctx, every, see)
-	if _, isLoading := errors.AsType[*loadingError](err); !isLoading || ctx.Err() != nil {
-		return err
+	_, err := within(ctx, func() (struct{}, error) {
+		err := watchByLibrary(ctx, every, see)
+		if _, isLoading := errors.AsType[*loadingError](err); isLoading && ctx.Err() == nil {
+			err = watchByTool(ctx, every, err, see)
+		}
+		return struct{}{}, err
+	})
+	if ctx.Err() != nil {
+		return nil
 	}
-	return watchByTool(ctx, every, err, see)
+	return err
 }
 
 func watchByLibrary(ctx context.Context, every time.Duration, see func(time.Time, []gpu.Device)) error {
@@ -166,8 +203,9 @@ func watchByLibrary(ctx context.Context, every time.Duration, see func(time.Time
 			if l.err() != nil {
 				return l.err()
 			}
-			see(time.Now(), l.devices())
-			seen = true
+			if seen = true; ctx.Err() == nil {
+				see(time.Now(), l.devices())
+			}
 		}
 		switch {
 		case ctx.Err() != nil:

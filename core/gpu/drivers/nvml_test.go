@@ -1,7 +1,9 @@
 package drivers
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 
 	"github.com/launch-ml/launch/core/gpu"
@@ -28,6 +30,28 @@ func TestBusy(t *testing.T) {
 	l = look{Devices: []gpu.Device{{Name: "a"}}} // of a driver's process that reports none
 	if all := l.devices(); all[0].Busy != nil {
 		t.Errorf("%+v", all)
+	}
+}
+
+// A driver that hangs for good keeps nobody waiting for good.
+func TestWithin(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	hangs := make(chan struct{})
+	defer close(hangs)
+	began := make(chan struct{})
+	go func() {
+		<-began
+		cancel()
+	}()
+	if _, err := within(ctx, func() (int, error) { close(began); <-hangs; return 1, nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("of a driver that hangs it says %v", err)
+	}
+	if n, err := within(t.Context(), func() (int, error) { return 2, errors.ErrUnsupported }); n != 2 || err != errors.ErrUnsupported {
+		t.Errorf("an answer is %d, %v", n, err)
+	}
+	// what comes late comes
+	if n, err := within(ctx, func() (int, error) { return 3, nil }); n != 3 || err != nil {
+		t.Errorf("a late answer is %d, %v", n, err)
 	}
 }
 
