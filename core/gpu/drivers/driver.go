@@ -6,8 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -194,8 +192,7 @@ func processes(h nvml.Device) (all []gpu.Process, unknown bool) {
 			all = append(all, process(int(p.Pid), used))
 		}
 	}
-	_, wsl := os.Stat(filepath.Join(Root, "dev/dxg")) // there the list is empty, whatever runs
-	return all, unknown || len(all) == 0 && wsl == nil
+	return all, unknown
 }
 
 func (d *driver) slices(h nvml.Device, card gpu.Device) (out []gpu.Device) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -16,7 +18,7 @@ import (
 func List(ctx context.Context) ([]gpu.Device, error) {
 	all, err := listNVIDIA(ctx)
 	if !none(all, err) {
-		return shared(all), err
+		return completed(all), err
 	}
 	others, late := new(files).look(ctx)
 	switch {
@@ -60,7 +62,7 @@ func Watch(ctx context.Context, every time.Duration, see func(time.Time, []gpu.D
 			}
 		}
 		if !empty {
-			see(at, shared(all))
+			see(at, completed(all))
 		}
 	})
 	if ctx.Err() != nil || !empty && !errors.Is(err, ErrNoDriver) {
@@ -89,12 +91,15 @@ func onSystem(capability string) bool {
 	return slices.Contains([]string{"5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"}, capability)
 }
 
-// shared fills in the memory of cards that have none of their own.
-func shared(all []gpu.Device) []gpu.Device {
+// completed fills in the memory of cards that have none of their own, and what lists say in WSL: there they are empty,
+// whatever runs.
+func completed(all []gpu.Device) []gpu.Device {
+	_, wsl := os.Stat(filepath.Join(Root, "dev/dxg"))
 	for i := range all {
 		if all[i].Shared {
 			all[i].Total, all[i].Used = hostMemory()
 		}
+		all[i].Unlisted = all[i].Unlisted || wsl == nil && len(all[i].Processes) == 0
 	}
 	return all
 }
