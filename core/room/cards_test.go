@@ -126,6 +126,11 @@ func TestOfferOfSharedMemory(t *testing.T) {
 	if o := l.offer(soc); o.Free != 31*g || o.Claims != 2 {
 		t.Errorf("%v free beside %d claims", o.Free, o.Claims)
 	}
+	soc.Unlisted = true // what is used may be the claims', and may be that of anything else
+	if o := l.offer(soc); o.Free != 31*g {
+		t.Errorf("%v free where no process is listed", o.Free)
+	}
+	soc.Unlisted = false
 	soc.Processes = []gpu.Process{{PID: 11, Used: 9 * g}} // of the first, as a GB10's driver lists it
 	if o := l.offer(soc); o.Free != 40*g {
 		t.Errorf("%v free with what one claim has taken", o.Free)

@@ -35,8 +35,9 @@ type ledger struct {
 // A claim without a known size counts as measured; Open tells of it. Claims of other accounts count as measured.
 func (l ledger) offer(d gpu.Device) Offer {
 	o := Offer{Device: d, Empty: max(1, d.Total-l.reserve)}
-	known, blind := unit.Bytes(0), d.Unlisted || l.blind && len(d.Processes) == 0 // known: used, and by whom
-	used := map[int]unit.Bytes{}                                                  // by launch
+	known, blind := unit.Bytes(0), l.blind && len(d.Processes) == 0 // known: used, and by whom
+	blind = blind || d.Unlisted && !d.Shared                        // what a machine's programs hold is no claim's
+	used := map[int]unit.Bytes{}                                    // by launch
 	mine := l.of(d)
 	for _, p := range d.Processes {
 		switch launch, claimed := l.launch(p.PID, mine); {

@@ -94,7 +94,7 @@ func (l ledger) use(d gpu.Device, own []int) Use {
 		}
 	}
 	told := slices.ContainsFunc(d.Processes, func(p gpu.Process) bool { return p.Used >= 0 && !p.Relays() })
-	hidden := l.blind || d.Unlisted || slices.ContainsFunc(d.Processes, gpu.Process.Relays)
+	hidden := l.blind || d.Unlisted && !d.Shared || slices.ContainsFunc(d.Processes, gpu.Process.Relays)
 	u.Untold = used == 0 && d.Used > 0 && (hidden || !told)
 	if hidden && used == 0 { // the driver does not tell whose the memory is
 		used = min(d.Used, claimed)

@@ -296,6 +296,23 @@ func hostMemory() (total, used unit.Bytes) {
 	return total, max(0, total-free)
 }
 
+// nvmap lists what the processes hold of a Jetson's memory as its card's: a table for root, of which the columns are those
+// that public monitors of a Jetson read: client, process, pid, size in KiB.
+func nvmap() (all []gpu.Process) {
+	for line := range strings.Lines(text("sys/kernel/debug/nvmap/iovmm/clients")) {
+		f := strings.Fields(line)
+		if len(f) != 4 {
+			continue
+		}
+		pid, err := strconv.Atoi(f[2])
+		kib, is := strings.CutSuffix(f[3], "K")
+		if b, ok := bytesOf(kib); err == nil && is && ok {
+			all = append(all, process(pid, b*unit.KiB))
+		}
+	}
+	return all
+}
+
 // tegra returns the card of a Jetson whose NVML cannot be asked: by the names of the board that its firmware gives.
 func tegra() []gpu.Device {
 	const board = "proc/device-tree"
@@ -307,6 +324,8 @@ func tegra() []gpu.Device {
 			d.Capability = capability[name]
 			d.Name = cmp.Or(d.Name, name)
 			d.Total, d.Used = hostMemory()
+			d.Processes = nvmap()
+			d.Unlisted = len(d.Processes) == 0
 			return []gpu.Device{d}
 		}
 	}
