@@ -4,6 +4,7 @@ package observe
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -86,7 +87,7 @@ func Start(ctx context.Context, of Subject) *Watch {
 		w.timeline.is, w.timeline.from = mem.Used, d.Reporter()
 		uuid, before, alone := d.UUID, d.Used, len(d.Processes) == 0 && !d.Shared && !d.Unlisted
 		start(func(ctx context.Context) {
-			_ = drivers.Watch(ctx, of.Every, func(_ time.Time, devices []gpu.Device) {
+			err := drivers.Watch(ctx, of.Every, func(_ time.Time, devices []gpu.Device) {
 				for _, dev := range devices {
 					if dev.UUID != uuid {
 						continue
@@ -95,11 +96,19 @@ func Start(ctx context.Context, of Subject) *Watch {
 						w.lookAt(dev, before, alone)
 					}
 				}
-			}) // if the driver stops answering, only the figures are lost
+			})
+			for _, fault := range faults { // without one, only the figures are lost
+				if err != nil && strings.Contains(err.Error(), fault) {
+					w.answered(gpu.Device{Index: d.Index, Fault: fault})
+				}
+			}
 		})
 	}
 	return w
 }
+
+// faults are what nvidia-smi says of a card that is gone. It lists none then.
+var faults = []string{"GPU is lost", "GPU requires reset", "Unknown Error"}
 
 // Started sets the first process of the job.
 func (w *Watch) Started(pid int) { w.pid.Store(int64(pid)) }
