@@ -28,7 +28,7 @@ var devices = []device{
 		"ASCEND_RT_VISIBLE_DEVICES", "ASCEND_LAUNCH_BLOCKING=1", "npu-smi info"},
 	{"musa", rx(`\bMUSA out of memory|[/\\]torch_musa[/\\]`), "PYTORCH_MUSA_ALLOC_CONF", "mthreads-gmi",
 		"MUSA_VISIBLE_DEVICES", "MUSA_LAUNCH_BLOCKING=1", "mthreads-gmi"},
-	{"hip", rx(`\bHIP out of memory|\bhipError\w+|\bHIP error\b|\bMemory access fault by GPU|` +
+	{"hip", rx(`\bHIP out of memory|\bhipError\w+|\bHIP error\b|\b(?:Memory access fault|HW Exception) by GPU|` +
 		`\bROCm (?:error|backend)\b`), "PYTORCH_HIP_ALLOC_CONF", "rocm-smi --showpids", "HIP_VISIBLE_DEVICES",
 		"AMD_SERIALIZE_KERNEL=3", "rocm-smi; journalctl -k -g amdgpu"},
 	{"xpu", rx(`\bXPU out of memory|\bUR_RESULT_ERROR_\w+|\b(?:PI|ZE)_(?:RESULT_)?ERROR_\w+|\blevel_zero backend|` +

@@ -145,7 +145,8 @@ func (a *remedies) gpu() {
 	a.allocator()
 	if a.c.Unified {
 		a.offer("none", "less else in memory: here the card takes its memory from the host's, so that other programs and "+
-			"loader workers hold it too", ask("free -h"), plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
+			"loader workers hold it too", ask("free -h"),
+			plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
 	}
 	if a.served() {
 		return

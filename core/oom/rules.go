@@ -232,7 +232,7 @@ var memoryRules = []rule{
 		`ErrorOutOfHostMemory|(?:VK|UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_HOST_MEMORY`),
 	gpu(probable, spoken,
 		`(?:failed|unable) to allocate [A-Za-z]+\d* buffer\b|: failed to allocate buffer,? (?:of )?size`,
-		`[Dd]evice memory allocation of size \d+ failed|\b(?:CUDA|ROCm)\b.{0,60} alloc\w* failed\b.{0,60}out of memory`),
+		`[Dd]evice memory allocation of size \d+ failed|\b(?:CUDA|ROCm)\b.* alloc failed .*out of memory`),
 	gpu(suspected, spoken, `failed to allocate (?:compute (?:\w+ )?buffers?|buffer for (?:the )?kv cache)`),
 	// Vulkan (vulkan_enums.hpp), SYCL and Level Zero (ur_api.h), OpenCL (cl.h), Metal (Metal.framework), MLX (metal/allocator.cpp)
 	gpu(probable, spoken,

@@ -14,8 +14,8 @@ import (
 )
 
 // Cards lists the cards that a command may be given, one by one: all of this machine, or those that its environment or
-// the wish leaves, of those whose size is known. There are none if the wish is host memory or a card that is not here, or
-// without a driver.
+// the wish leaves, of those whose size is known. There are none if the wish is host memory or a card that is not
+// here, or without a driver.
 func Cards(ctx context.Context, w Wish, env []string) ([]gpu.Device, error) {
 	if w.Device == "cpu" || w.VRAM > 0 {
 		return nil, nil

@@ -296,8 +296,8 @@ func hostMemory() (total, used unit.Bytes) {
 	return total, max(0, total-free)
 }
 
-// nvmap lists what the processes hold of a Jetson's memory as its card's: a table for root, of which the columns are those
-// that public monitors of a Jetson read: client, process, pid, size in KiB.
+// nvmap lists what the processes hold of a Jetson's memory as its card's: a table for root, with the columns that
+// public monitors of a Jetson read: client, process, pid, size in KiB.
 func nvmap() (all []gpu.Process) {
 	for line := range strings.Lines(text("sys/kernel/debug/nvmap/iovmm/clients")) {
 		f := strings.Fields(line)

@@ -43,10 +43,12 @@ func TestWithin(t *testing.T) {
 		<-began
 		cancel()
 	}()
-	if _, err := within(ctx, func() (int, error) { close(began); <-hangs; return 1, nil }); !errors.Is(err, context.Canceled) {
+	_, err := within(ctx, func() (int, error) { close(began); <-hangs; return 1, nil })
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("of a driver that hangs it says %v", err)
 	}
-	if n, err := within(t.Context(), func() (int, error) { return 2, errors.ErrUnsupported }); n != 2 || err != errors.ErrUnsupported {
+	n, err := within(t.Context(), func() (int, error) { return 2, errors.ErrUnsupported })
+	if n != 2 || err != errors.ErrUnsupported {
 		t.Errorf("an answer is %d, %v", n, err)
 	}
 	// what comes late comes
