@@ -110,10 +110,12 @@ func TestOwnNames(t *testing.T) {
 		{"xpu", trace + "RuntimeError: Native API failed. Native API returns: -997 (a backend specific error)\n",
 			[]string{"env UR_L0_SERIALIZE=2"}},
 		{"xpu", trace + "torch.OutOfMemoryError: XPU out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total " +
-			"capacity of 15.11 GiB. Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by PyTorch but " +
+			"capacity of 15.11 GiB. Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved by " +
+			"PyTorch but " +
 			"unallocated.\n", []string{"env UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1", "15.1 GiB not told: free"}},
 		{"npu", "(Worker pid=9) ERROR [v1/executor/multiproc_executor.py:824]   File " +
-			"\"/p/vllm_ascend/worker/model_runner_v1.py\", line 2499, in _allocate\nRuntimeError: NPU out of memory. Tried to allocate 2.57 GiB (NPU 0; 60.96 GiB total " +
+			"\"/p/vllm_ascend/worker/model_runner_v1.py\", line 2499, in _allocate\nRuntimeError: NPU out of memory. " +
+			"Tried to allocate 2.57 GiB (NPU 0; 60.96 GiB total " +
 			"capacity; 57.49 GiB already allocated; 1.96 GiB free; 57.62 GiB reserved in total by PyTorch)\n",
 			[]string{"vllm --max-num-seqs", "captured graphs"}},
 		{"", "NvMapMemAllocInternalTagged: 1075072515 error 12\n" + trace + "RuntimeError: NVML_SUCCESS == r INTERNAL " +

@@ -87,8 +87,8 @@ func (a *attempt) inside(ended time.Time) *oom.Inside {
 	return nil
 }
 
-// lastWords adds to an outcome what the program's processes reported of theirs. A state counts only if it was found to be
-// complete and this run's.
+// lastWords adds to an outcome what the program's processes reported of theirs. A state counts only if it was found
+// to be complete and this run's.
 func (a *attempt) lastWords(out *run.Outcome) {
 	if !a.words {
 		return

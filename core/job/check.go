@@ -16,8 +16,8 @@ const (
 	maxList    = 10_000  // of files, knobs, options, edits
 	maxGlobs   = 200
 	maxSigns   = 500
-	maxPath    = 4096 // PATH_MAX
-	maxName    = 100  // of a metric
+	maxPath    = 4096   // PATH_MAX
+	maxName    = 100    // of a metric
 	maxProgram = 50_000 // instructions of all patterns: each byte of the output may be tried on all of them
 )
 

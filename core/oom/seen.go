@@ -35,8 +35,8 @@ type Card struct {
 	// Steady is for how long the job had held about the same amount before the last observation; At is that amount.
 	Steady time.Duration
 	At     unit.Bytes
-	// Fault is what the driver said of the card when it was last looked at, if it no longer answered: "GPU is lost". Mend is
-	// what helps, a clause.
+	// Fault is what the driver said of the card when it was last looked at, if it no longer answered: "GPU is lost".
+	// Mend is what helps, a clause.
 	Fault, Mend string
 }
 
@@ -95,7 +95,8 @@ func (in *Inside) last() *Refusal {
 	}
 	f := in.Failure
 	for i, r := range slices.Backward(in.Refused) {
-		if f == nil && r.Before <= settled || f != nil && (f.PID == r.PID || printed.Relayed(f.Type)) && r.Before-f.Before <= settled && printed.MemoryError(f.Type) {
+		if f == nil && r.Before <= settled || f != nil && (f.PID == r.PID || printed.Relayed(f.Type)) &&
+			r.Before-f.Before <= settled && printed.MemoryError(f.Type) {
 			return &in.Refused[i]
 		}
 	}

@@ -13,8 +13,8 @@ import (
 )
 
 // A trainer of our own with the names that transformers.py uses. It has what makes a state hard to get right: dropout,
-// statistics of a batch norm, accumulation, a schedule, and random numbers that a state keeps. A step fails by what FAIL
-// says, in the step that it names.
+// statistics of a batch norm, accumulation, a schedule, and random numbers that a state keeps. A step fails by what
+// FAIL says, in the step that it names.
 var wordsProgram = map[string]string{
 	"transformers/__init__.py": "",
 	"transformers/trainer.py": `"""The trainer."""
@@ -25,8 +25,9 @@ import torch
 class Trainer:
     def __init__(self, model, out, resume=None, **args):
         self.model = model
-        self.args = types.SimpleNamespace(**dict(dict(output_dir=out, save_only_model=False, load_best_model_at_end=False,
-                                                      save_strategy="steps", push_to_hub=True, save_total_limit=1), **args))
+        plain = dict(output_dir=out, save_only_model=False, load_best_model_at_end=False, save_strategy="steps",
+                     push_to_hub=True, save_total_limit=1)
+        self.args = types.SimpleNamespace(**dict(plain, **args))
         self.is_deepspeed_enabled = self.is_fsdp_enabled = False
         self.state = types.SimpleNamespace(global_step=0)
         self.optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
@@ -129,7 +130,8 @@ sys.path.insert(0, os.getcwd())
 import torch
 from transformers.trainer import Trainer
 torch.manual_seed(0); random.seed(0); torch.set_num_threads(1)
-model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.3), torch.nn.Linear(8, 8))
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.3),
+                            torch.nn.Linear(8, 8))
 if "frozen" in os.environ.get("MORE", ""):
     model[0].weight.requires_grad_(False)
 trainer = Trainer(model, os.environ["OUT"], os.environ.get("RESUME"))
@@ -173,8 +175,8 @@ func stepsOf(out witnessOutcome) (lines []string) {
 	return lines
 }
 
-// After an out-of-memory in any part of a step but the optimizer's, the state has the last finished step, and what resumes
-// from it is the training that was never interrupted, to the bit.
+// After an out-of-memory in any part of a step but the optimizer's, the state has the last finished step, and what
+// resumes from it is the training that was never interrupted, to the bit.
 func TestLastWords(t *testing.T) {
 	plain, said, _ := runWords(t)
 	if all := stepsOf(plain); len(all) != 13 || said != nil || plain.code != 0 {
@@ -201,10 +203,13 @@ func TestLastWords(t *testing.T) {
 		{fail: "forward:7", more: "trainer.is_fsdp_enabled = True", why: "from all ranks"},
 		{fail: "forward:7", more: "model[0].weight.data[0] = float('nan')", why: "not finite"},
 		// a part of the program that changes parameters in a step, as a momentum encoder does, within what copies may hold
-		{fail: "forward:7", more: "frozen\nmodel[2].register_forward_hook(lambda m, a, o: [model[0].weight.mul_(0.99), None][1])", step: 6},
+		{fail: "forward:7", more: "frozen\nmodel[2].register_forward_hook(lambda m, a, o: [model[0].weight.mul_(0.99), " +
+			"None][1])", step: 6},
 		// or changes those that it trains
-		{fail: "backward:7", more: "def f(m, a, o): model[3].bias.data = model[3].bias.data * 0.99\nmodel[2].register_forward_hook(f)", why: "no longer those of the last finished step"},
-		{fail: "backward:7", more: "def f(m, a, o):\n    with torch.no_grad(): model[3].bias.mul_(0.99)\nmodel[2].register_forward_hook(f)", why: "no longer those of the last finished step"},
+		{fail: "backward:7", more: "def f(m, a, o): model[3].bias.data = model[3].bias.data * " +
+			"0.99\nmodel[2].register_forward_hook(f)", why: "no longer those of the last finished step"},
+		{fail: "backward:7", more: "def f(m, a, o):\n    with torch.no_grad(): " +
+			"model[3].bias.mul_(0.99)\nmodel[2].register_forward_hook(f)", why: "no longer those of the last finished step"},
 	} {
 		t.Run(c.fail+c.more, func(t *testing.T) {
 			t.Parallel()
@@ -248,14 +253,24 @@ func TestNoLastWords(t *testing.T) {
 	const dying = "save = trainer._save_checkpoint\ndef only(f):\n" +
 		"    return lambda *a: f(*a) if hasattr(sys, 'last_value') else save(*a)\n"
 	for name, c := range map[string]struct{ env, more, why string }{
-		"caught":          {"FAIL=forward:7", "try: trainer.train(10)\nexcept RuntimeError: print('caught'); os._exit(1)", ""},
+		"caught": {"FAIL=forward:7", "try: trainer.train(10)\nexcept RuntimeError: print('caught'); os._exit(1)",
+			""},
 		"another failure": {"FAIL=", "trainer.optimizer.step = lambda: 1/0", ""},
-		"its save fails":  {"FAIL=forward:7", dying + "keep = torch.save\ntorch.save = lambda *a: open('/nowhere/x') if hasattr(sys, 'last_value') else keep(*a)", "saving failed: FileNotFoundError"},
-		"a silent save":   {"FAIL=forward:7", dying + "def f(model, trial):\n    try: torch.save(lambda: 0, '/nowhere/x')\n    except Exception: pass\n    save(model, trial)\ntrainer._save_checkpoint = only(f)", "saving failed"},
-		"memory again":    {"FAIL=forward:7", dying + "def f(*a): raise RuntimeError('CUDA out of memory')\ntrainer._save_checkpoint = only(f)", "saving failed: RuntimeError: CUDA out of memory"},
-		"too slow":        {"FAIL=forward:7", dying + "import time\ntrainer._save_checkpoint = only(lambda *a: time.sleep(300))", "too long"},
-		"ranks":           {"FAIL=forward:7", "import torch.distributed as d\nd.is_initialized = lambda: True\nd.get_world_size = lambda: 2", "several processes"},
-		"a child":         {"FAIL=forward:7", "if os.fork(): os._exit(os.waitstatus_to_exitcode(os.wait()[1]))", ""},
+		"its save fails": {"FAIL=forward:7",
+			dying + "keep = torch.save\ntorch.save = lambda *a: open('/nowhere/x') if hasattr(sys, 'last_value') else " +
+				"keep(*a)", "saving failed: FileNotFoundError"},
+		"a silent save": {"FAIL=forward:7",
+			dying + "def f(model, trial):\n    try: torch.save(lambda: 0, '/nowhere/x')\n    except Exception: pass\n    " +
+				"save(model, trial)\ntrainer._save_checkpoint = only(f)", "saving failed"},
+		"memory again": {"FAIL=forward:7",
+			dying + "def f(*a): raise RuntimeError('CUDA out of memory')\ntrainer._save_checkpoint = only(f)",
+			"saving failed: RuntimeError: CUDA out of memory"},
+		"too slow": {"FAIL=forward:7",
+			dying + "import time\ntrainer._save_checkpoint = only(lambda *a: time.sleep(300))", "too long"},
+		"ranks": {"FAIL=forward:7",
+			"import torch.distributed as d\nd.is_initialized = lambda: True\nd.get_world_size = lambda: 2",
+			"several processes"},
+		"a child": {"FAIL=forward:7", "if os.fork(): os._exit(os.waitstatus_to_exitcode(os.wait()[1]))", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -263,7 +278,8 @@ func TestNoLastWords(t *testing.T) {
 			if out.code != 1 {
 				t.Fatalf("%d\n%s", out.code, out.stderr)
 			}
-			if c.why == "" && said != nil || c.why != "" && (said == nil || said.Path != "" || !strings.Contains(said.Why, c.why)) {
+			if c.why == "" && said != nil ||
+				c.why != "" && (said == nil || said.Path != "" || !strings.Contains(said.Why, c.why)) {
 				t.Errorf("%+v\n%s", said, out.stderr)
 			}
 			left, _ := filepath.Glob(filepath.Join(dir, "*"))
@@ -277,7 +293,9 @@ func TestNoLastWords(t *testing.T) {
 
 // A process that is killed while it saves leaves no state, and what it had begun is removed.
 func TestKilledLastWords(t *testing.T) {
-	out, said, dir := runWords(t, "FAIL=forward:7", "MORE=old = torch.save\ndef f(o, path):\n    old(o, path)\n    if '.launch' in path and 'rest' in path: os.kill(os.getpid(), 9)\ntorch.save = f")
+	out, said, dir := runWords(t, "FAIL=forward:7",
+		"MORE=old = torch.save\ndef f(o, path):\n    old(o, path)\n    if '.launch' in path and 'rest' in path: "+
+			"os.kill(os.getpid(), 9)\ntorch.save = f")
 	if out.signal != 9 || said == nil || said.Path != "" || said.Why != "the process was ended while it saved" {
 		t.Errorf("%+v %+v\n%s", out.signal, said, out.stderr)
 	}
@@ -289,8 +307,10 @@ func TestKilledLastWords(t *testing.T) {
 
 // A program without an out-of-memory prints and writes the same, and its tracebacks show no frame of the hook.
 func TestLastWordsUnseen(t *testing.T) {
-	more := "MORE=import inspect, traceback\nprint(inspect.signature(Trainer.training_step), len(inspect.getsource(Trainer.training_step)))\n" +
-		"def f(m, a): print(''.join(traceback.format_stack()), m._forward_pre_hooks, model._backward_hooks)\nmodel[2].register_forward_pre_hook(f)\n" +
+	more := "MORE=import inspect, traceback\nprint(inspect.signature(Trainer.training_step), " +
+		"len(inspect.getsource(Trainer.training_step)))\n" +
+		"def f(m, a): print(''.join(traceback.format_stack()), m._forward_pre_hooks, " +
+		"model._backward_hooks)\nmodel[2].register_forward_pre_hook(f)\n" +
 		"model[0].weight.register_hook(lambda g: 1/0 if trainer.state.global_step == 2 else None)"
 	dir := t.TempDir()
 	with, _, states := runWordsIn(t, dir, time.Minute, more)
@@ -298,7 +318,8 @@ func TestLastWordsUnseen(t *testing.T) {
 		t.Fatal(err)
 	}
 	bare := witnessStart(t, dir, []string{"OUT=" + states, more})
-	if reTimes.ReplaceAllString(bare.stdout+bare.stderr, "") != reTimes.ReplaceAllString(with.stdout+with.stderr, "") || bare.code != with.code {
+	text := func(o witnessOutcome) string { return reTimes.ReplaceAllString(o.stdout+o.stderr, "") }
+	if text(bare) != text(with) || bare.code != with.code {
 		t.Errorf("bare:\n%s%s\nwith:\n%s%s", bare.stdout, bare.stderr, with.stdout, with.stderr)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// LastWords are a state that a process has saved after an out-of-memory had ended it, or the reason why there is none. Its
-// parameters and optimizer states were still those of the last finished step.
+// LastWords are a state that a process has saved after an out-of-memory had ended it, or the reason why there is
+// none. Its parameters and optimizer states were still those of the last finished step.
 type LastWords struct {
 	Step int64  `json:"step,omitempty"` // the optimizer steps that the state has
 	Path string `json:"path,omitempty"` // absent: there is no state

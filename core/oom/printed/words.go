@@ -1,6 +1,7 @@
 package printed
 
 import (
+	"slices"
 	"strings"
 	"sync"
 )
@@ -125,11 +126,12 @@ func OpenBrackets(line string) (open int) {
 	return open
 }
 
-// MemoryError reports whether an exception's type may be an out-of-memory's. Until torch 1.12 it was a RuntimeError, and
-// programs wrap it.
+// MemoryError reports whether an exception's type may be an out-of-memory's. Until torch 1.12 it was a RuntimeError,
+// and programs wrap it.
 func MemoryError(name string) bool {
 	name = name[strings.LastIndexByte(name, '.')+1:]
-	return name == "OutOfMemoryError" || name == "MemoryError" || name == "RuntimeError" || name == "AcceleratorError" || Relayed(name)
+	own := []string{"OutOfMemoryError", "MemoryError", "RuntimeError", "AcceleratorError"}
+	return slices.Contains(own, name) || Relayed(name)
 }
 
 // Relayed reports whether an exception is the parent's report of a child's death (torch/multiprocessing/spawn.py).
