@@ -193,8 +193,12 @@ func (t *Trace) told(phases []Phase) string {
 	if t.End.Steps == 1 {
 		s = ""
 	}
-	text := fmt.Sprintf("traced with torch %s, without computing anything: %d optimizer step%s: %s", t.End.Torch,
-		t.End.Steps, s, strings.Join(seen, ", "))
+	text := fmt.Sprintf("traced with torch %s, without computing anything: %d optimizer step%s", t.End.Torch, t.End.Steps, s)
+	if len(seen) > 0 {
+		text += ": " + strings.Join(seen, ", ")
+	} else {
+		text += "; it made nothing on a card, so it trains on the CPU"
+	}
 	if s := toldSteps(t.second()); s != "" {
 		text += "; " + s
 	}
@@ -205,7 +209,7 @@ func (t *Trace) told(phases []Phase) string {
 	} else if t.End.Cut {
 		text += "; it was cut short: " + t.stopped()
 	}
-	if !slices.ContainsFunc(phases, func(p Phase) bool { return p.Name == Validation }) {
+	if len(seen) > 0 && !slices.ContainsFunc(phases, func(p Phase) bool { return p.Name == Validation }) {
 		text += "; no validation was seen"
 	}
 	if t.guessed {

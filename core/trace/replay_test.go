@@ -439,3 +439,14 @@ func TestLibraries(t *testing.T) {
 		}
 	}
 }
+
+// A script that makes nothing on a card is one that trains on the CPU, and not one of which nothing is known.
+func TestToldOfCPU(t *testing.T) {
+	tr := &Trace{}
+	tr.End.Torch, tr.End.Steps = "2.15.0", 4
+	got := tr.told(nil)
+	if !strings.Contains(got, "4 optimizer steps; it made nothing on a card, so it trains on the CPU") ||
+		strings.Contains(got, "no validation") {
+		t.Errorf("%q", got)
+	}
+}
