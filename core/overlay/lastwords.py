@@ -66,10 +66,17 @@ class Words(object):
 
         def get_code(self_, fullname):
             if fullname in seen:
+                import gc
+
+                collects = gc.isenabled()
+                gc.disable()  # which would look through all modules at each thousand nodes of a tree
                 try:
                     return self.probed(self_, fullname, seen[fullname])
                 except Exception as e:
                     self.plainly("words", why="%s could not be read: %s" % (fullname, e))
+                finally:
+                    if collects:
+                        gc.enable()
             return plain(self_, fullname)
 
         get_code.__code__ = get_code.__code__.replace(co_filename=plain.__code__.co_filename)
