@@ -14,9 +14,16 @@ import torch.nn.functional as F
 import track
 import transformers
 from accelerate.utils import convert_outputs_to_fp32
-from transformers import masking_utils
+
+try:
+    from transformers import masking_utils
+except ImportError:  # before 4.53
+    masking_utils = None
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+# What from_config calls the type of the weights: torch_dtype before 4.56.
+DTYPE = "dtype" if tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 56) else "torch_dtype"
 
 
 class Attention(torch.autograd.Function):
@@ -78,7 +85,7 @@ def build(a):
     config.use_cache = False  # trainer.py:646
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(
-            config, attn_implementation=a["attention"], dtype=TYPES[a["weights"]])
+            config, attn_implementation=a["attention"], **{DTYPE: TYPES[a["weights"]]})
     for name, module in model.named_modules():  # _convert_embedding_modules_dtype (loaders/model.py:1153 of axolotl 0.19.0)
         gate = a.get("router") and name.endswith(".gate")
         if gate or a.get("upcast") and ("norm" in name or "embed_tokens" in name or "lm_head" in name):

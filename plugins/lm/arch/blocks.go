@@ -21,6 +21,7 @@ type decoder struct {
 	shared   []nn.Tensor // what all layers are passed: cos, sin, masks
 	blocks   nn.Tensor   // a mask that the batch has
 	returned nn.Tensor   // the weights of the last eager attention
+	outputs  []nn.Tensor // what the model returns beside its logits
 }
 
 // linear is a torch.nn.Linear under that name, with an adapter where LoRA has one.
@@ -76,9 +77,17 @@ func (d *decoder) embed(name string, ids nn.Tensor, rows int64, shape ...int64) 
 	return x
 }
 
-// rotary is LlamaRotaryEmbedding.forward (modeling_llama.py:110): cos and sin of the positions, in the type of the
-// hidden states.
+// rotary makes the cos and sin that all layers share, where they do.
 func (d *decoder) rotary(x nn.Tensor) {
+	if !d.s.Release.before(d.era().shares) {
+		d.cosines(x)
+		d.shared = append(d.shared, d.cos, d.sin)
+	}
+}
+
+// cosines is LlamaRotaryEmbedding.forward (modeling_llama.py:110): cos and sin of the positions, in the type of the
+// hidden states.
+func (d *decoder) cosines(x nn.Tensor) {
 	n := x.Dim(1)
 	d.NoGrad(func() {
 		d.Scope("rotary_emb", func() {
@@ -90,7 +99,6 @@ func (d *decoder) rotary(x nn.Tensor) {
 		}, x)
 	})
 	d.cos, d.sin = d.Hold(d.View(d.cos, 1, 1, n, d.Rotary)), d.Hold(d.View(d.sin, 1, 1, n, d.Rotary))
-	d.shared = append(d.shared, d.cos, d.sin)
 }
 
 // rotate is apply_rotary_pos_emb (modeling_llama.py:127): q * cos + rotate_half(q) * sin, of both.
@@ -118,7 +126,7 @@ func (d *decoder) rotate(q, k nn.Tensor) (nn.Tensor, nn.Tensor) {
 // keys alone.
 func (d *decoder) repeatKV(x nn.Tensor) nn.Tensor {
 	b, n := x.Dim(0), x.Dim(2)
-	switch d.KVHeads {
+	switch x.Dim(1) {
 	case d.Heads:
 		return x
 	case 1:
@@ -131,6 +139,7 @@ func (d *decoder) repeatKV(x nn.Tensor) nn.Tensor {
 // weights that eager attention returns are a variable of its caller's, and of the layer's ("_"): see
 // [decoder.unnamed].
 func (d *decoder) attend(layer int64, q, k, v nn.Tensor) (y nn.Tensor) {
+	d.remember(k, v)
 	mask, masked := d.full, d.masked[0]
 	if d.slides(layer) {
 		mask, masked = d.window, d.masked[1]
@@ -151,7 +160,7 @@ func (d *decoder) attend(layer int64, q, k, v nn.Tensor) (y nn.Tensor) {
 
 // unnamed holds the weights of eager attention in the function that runs.
 func (d *decoder) unnamed() {
-	if d.s.Eager {
+	if d.s.Eager && !d.s.Release.before(functions) {
 		d.Hold(d.returned)
 	}
 }
@@ -159,13 +168,14 @@ func (d *decoder) unnamed() {
 // sdpa is sdpa_attention_forward (integrations/sdpa_attention.py:95) on a card: without a mask a fused kernel takes
 // the groups of heads as they are; a mask makes keys and values be repeated, and the memory-efficient kernel keeps it.
 func (d *decoder) sdpa(q, k, v, mask nn.Tensor, masked bool) nn.Tensor {
+	q, k, v = d.aligned(q, k, v, masked)
 	d.Line("torch.nn.functional.scaled_dot_product_attention")
 	flash := d.CPU || d.Low(q) != nn.F32
 	switch {
 	case !masked && flash && d.s.Varlen:
 		return d.varlen(q, k, v)
-	case !masked && flash && d.Type == "phi":
-		// FlashAttention lays out its result as q, which phi has put together anew: contiguous() then copies it.
+	case !masked && flash && (d.Type == "phi" || d.aligns(masked)):
+		// FlashAttention lays out its result as q, which was put together anew: contiguous() then copies it.
 		return d.Clone(d.FlashSDPA(q, k, v))
 	case !masked && flash:
 		return d.FlashSDPA(q, k, v)
@@ -178,7 +188,11 @@ func (d *decoder) sdpa(q, k, v, mask nn.Tensor, masked bool) nn.Tensor {
 	if mask.DType() == nn.Bool {
 		bias = d.Zeros(d.Low(q), mask.Shape()...)
 	}
-	return d.SDPABiased(q, k, v, bias)
+	y := d.SDPABiased(q, k, v, bias)
+	if d.CPU && d.aligns(masked) { // whose kernel is FlashAttention's here, too
+		y = d.Clone(y)
+	}
+	return y
 }
 
 // varlen is axolotl's sdpa_varlen_forward (monkeypatch/attention/sdpa_varlen.py): varlen_attn knows no groups of
@@ -198,6 +212,10 @@ func (d *decoder) varlen(q, k, v nn.Tensor) nn.Tensor {
 // eager is eager_attention_forward (modeling_llama.py:180).
 func (d *decoder) eager(q, k, v, mask nn.Tensor) (y, weights nn.Tensor) {
 	k, v = d.Hold(d.repeatKV(k)), d.Hold(d.repeatKV(v))
+	kind := q.DType()
+	if d.Type == "phi" && d.s.Release.before(functions) { // modeling_phi.py:358 of 4.40.2
+		q, k, kind = d.To(q, nn.F32), d.To(k, nn.F32), v.DType()
+	}
 	d.Line("attn_weights = torch.matmul(query, key_states.transpose(2, 3)) * scaling")
 	w := d.Hold(d.MulScalar(d.Matmul(q, d.Transpose(k, 2, 3))))
 	d.Line("attn_weights = attn_weights + attention_mask")
@@ -206,7 +224,7 @@ func (d *decoder) eager(q, k, v, mask nn.Tensor) (y, weights nn.Tensor) {
 	if d.Type == "gpt2" { // modeling_gpt2.py:63: without a type of its own
 		w = d.Rebind(w, d.To(d.Softmax(w), v.DType()))
 	} else {
-		w = d.Rebind(w, d.To(d.SoftmaxAs(d.To(w, nn.F32)), q.DType()))
+		w = d.Rebind(w, d.To(d.SoftmaxAs(d.To(w, nn.F32)), kind))
 	}
 	w = d.Rebind(w, d.Dropout(w, d.Attention))
 	d.Line("attn_output = torch.matmul(attn_weights, value_states)")
@@ -227,6 +245,10 @@ func (d *decoder) masks(x nn.Tensor) {
 		}
 		d.NoGrad(func() {
 			d.Scope("", func() {
+				if d.s.Release.before(boolMasks) {
+					m = d.oldMask(x)
+					return
+				}
 				m = d.Hold(d.Zeros(nn.Bool, b, 1, n, n))
 				if d.s.Eager {
 					m = d.Zeros(x.DType(), b, 1, n, n)

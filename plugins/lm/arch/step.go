@@ -53,9 +53,10 @@ type Step struct {
 	Blocks bool
 	// Shards divides the states among the processes; nil for whole ones.
 	Shards          *Shards
-	FSDP            *FSDP // nil without it
-	row             bool  // it was Packed: see [Step.shaped]
-	CPU, Dispatched bool  // as of nn.Tape
+	FSDP            *FSDP   // nil without it
+	Release         Release // of transformers 4; 0 for 5
+	row             bool    // it was Packed: see [Step.shaped]
+	CPU, Dispatched bool    // as of nn.Tape
 }
 
 // The names of the parts, on the tape and in a ledger.
@@ -119,6 +120,8 @@ func (s Step) unknown() string {
 // formless says what of quantised weights and of FlashAttention has no formula; "" for nothing.
 func (s Step) formless() string {
 	switch {
+	case s.dated() != "":
+		return s.dated()
 	case s.Quant != nil && s.LoRA == nil:
 		return "quantised weights without adapters train nothing: the Trainer refuses them"
 	case s.Quant != nil && s.Quant.Bits != 4 && s.Quant.Bits != 8:
@@ -244,6 +247,7 @@ func (s Step) computeLoss(d *decoder, ids nn.Tensor, outputs func(logits nn.Tens
 			loss = d.Hold(d.MulScalar(loss))
 		}
 		outputs(logits)
+		d.Scope("", func() {}, d.outputs...)
 	})
 	return loss
 }
@@ -286,6 +290,10 @@ func (d *decoder) project(hidden nn.Tensor) (logits nn.Tensor) {
 	default:
 		d.upcast(func() { logits = d.Linear(head, hidden, d.Vocab, d.Type == "phi") })
 	}
+	if d.s.Release.before(d.era().loss) {
+		d.Line("logits = logits.float()")
+		logits = d.To(logits, nn.F32)
+	}
 	return logits
 }
 
@@ -317,6 +325,10 @@ func (d *decoder) causalLoss(logits nn.Tensor) (loss nn.Tensor) {
 	d.Scope("loss_function", func() {
 		d.Line("logits = logits.float()")
 		wide := d.Hold(d.To(logits, nn.F32))
+		if d.s.Release.before(paddedLoss) {
+			loss = d.shiftedLoss(wide)
+			return
+		}
 		d.Line("labels = nn.functional.pad(labels, (0, 1), value=ignore_index)")
 		d.Hold(d.Zeros(nn.I64, b, n+1))
 		labels := d.Hold(d.Zeros(nn.I64, b*n))

@@ -2,6 +2,8 @@ package rows
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
@@ -169,7 +171,7 @@ func (a args) language(cpu bool) (p Price, err error) {
 		Reentrant: a.Recompute == "reentrant",
 		Optimizer: a.Optimizer, Dispatched: true, CPU: cpu, Fused: a.TRL, Balanced: a.Balanced,
 		Decay: a.Decay > 0, Packed: a.Packed, Cut: a.Cut,
-		Router: a.Router, Upcast: a.Upcast,
+		Router: a.Router, Upcast: a.Upcast, Release: a.Release,
 	}
 	if l := a.LoRA; l != nil { // peft makes adapters of a half model in float32
 		s.LoRA = &lmarch.LoRA{Rank: l.Rank, Targets: l.Targets, Dropout: l.Dropout, Type: precision(l.Type),
@@ -177,6 +179,9 @@ func (a args) language(cpu bool) (p Price, err error) {
 		if l.WholeType != "" {
 			s.LoRA.Whole.Type = precision(l.WholeType)
 		}
+	}
+	if s.LoRA != nil && a.halfAdapters {
+		s.LoRA.Type = s.Weights
 	}
 	if a.Axolotl {
 		s.InputGrad = true
@@ -200,4 +205,22 @@ func (a args) language(cpu bool) (p Price, err error) {
 		return Price{Tensors: lmarch.Evaluation(s, a.Evaluation == "predicted")}, nil
 	}
 	return Price{Saved: lmarch.Saved(s), Tensors: lmarch.Training(s)}, nil
+}
+
+// release is a version of transformers 4 as the formulas have it.
+func release(version string) lmarch.Release {
+	parts := strings.Split(version, ".")
+	if len(parts) < 2 || parts[0] != "4" {
+		return 0
+	}
+	n, _ := strconv.Atoi(parts[1])
+	return lmarch.Release(n)
+}
+
+// halfAdapters reports whether peft makes adapters of the type of the layers that they are in: before 0.12
+// (update_layer in peft/tuners/lora/layer.py:99 of 0.7.1).
+func halfAdapters(version string) bool {
+	parts := strings.Split(version, ".")
+	n, err := strconv.Atoi(parts[min(1, len(parts)-1)])
+	return err == nil && parts[0] == "0" && n < 12
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/unit"
+	lmarch "github.com/launch-ml/launch/plugins/lm/arch"
 )
 
 // A File is one recording: real PyTorch, on the meta device, with the classes of one family's projects.
@@ -31,9 +32,11 @@ type File struct {
 
 // A Row is one training step: its arguments, as the family's capture module has them, and what PyTorch made of it.
 type Row struct {
-	Family string          `json:"-"`
-	Name   string          `json:"name"`
-	Args   json.RawMessage `json:"args"`
+	Family string `json:"-"`
+	// Transformers and Peft are the versions of a language model's row.
+	Transformers, Peft string          `json:"-"`
+	Name               string          `json:"name"`
+	Args               json.RawMessage `json:"args"`
 
 	Params    int64      `json:"params"`    // elements of all modules on the card
 	Trainable int64      `json:"trainable"` // of them, that require a gradient when the step ends
@@ -86,7 +89,8 @@ func Read(path string) (f File, err error) {
 		return f, fmt.Errorf("read recording %s: %w", path, err)
 	}
 	for i := range f.Rows {
-		f.Rows[i].Family = f.Family
+		r := &f.Rows[i]
+		r.Family, r.Transformers, r.Peft = f.Family, f.Transformers, f.Peft
 	}
 	return f, nil
 }
@@ -116,6 +120,7 @@ func (r Row) Price() (Price, error) {
 	if err := json.Unmarshal(r.Args, &a); err != nil {
 		return Price{}, fmt.Errorf("%s: %w", r.Name, err)
 	}
+	a.Release, a.halfAdapters = release(r.Transformers), halfAdapters(r.Peft)
 	price, ok := map[string]func(args) (Price, error){
 		"moco": moco, "torchvision": torchvision, "sisr": sisr, "basicsr": sisr, "neosr": neosr, "stablesr": stableSR,
 		"dualattn": dualAttention, "lm": languageModel, "lm_trainer": trainer,
@@ -148,6 +153,8 @@ type args struct {
 	Optimizer  string `json:"optimizer"`
 	Accumulate int64  `json:"accumulate"`
 
+	Release      lmarch.Release `json:"-"` // lm
+	halfAdapters bool
 	// moco, torchvision
 	Project string `json:"project"` // stablesr too
 	Net     string `json:"net"`     // sisr too
