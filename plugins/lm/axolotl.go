@@ -135,7 +135,7 @@ func launchAxolotl(s *settings, _ *training) string {
 
 func releaseAxolotl(s *settings, t *training) string {
 	if v := assume(s, t, "axolotl"); len(v) < 2 || v[0] != 0 || v[1] < 19 {
-		return "the formula is of axolotl from 0.19 on, and the command's Python has " + orNone(s.env.Version("axolotl"))
+		return "the formula is of axolotl from 0.19 on, and the command's Python has " + orNone(s.version("axolotl"))
 	}
 	return ""
 }

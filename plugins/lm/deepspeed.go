@@ -71,7 +71,7 @@ func readShards(s *settings, t *training) string {
 	}
 	// its buckets, gradients and parts are the same since 0.17.1; what came before was not read
 	if v := assume(s, t, "deepspeed"); len(v) < 2 || v[0] == 0 && v[1] < 17 {
-		return "the formula is of DeepSpeed from 0.17 on, and the command's Python has " + s.env.Version("deepspeed")
+		return "the formula is of DeepSpeed from 0.17 on, and the command's Python has " + s.version("deepspeed")
 	}
 	name, implied := s.text("deepspeed", ""), false
 	if !own {

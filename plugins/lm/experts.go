@@ -15,7 +15,7 @@ func readExperts(s *settings, t *training) string {
 	switch {
 	case len(v) < 2 || v[0] != 5 || v[1] < 6:
 		return "experts have a formula from transformers 5.6 on, and the command's Python has " +
-			s.env.Version("transformers")
+			s.version("transformers")
 	case torch[0] < 2 || torch[0] == 2 && torch[1] < 10: // _can_use_grouped_mm (integrations/moe.py:302)
 		return fmt.Sprintf("experts have a formula from torch 2.10 on, and this is %d.%d", torch[0], torch[1])
 	case s.is(axolotl) && s.given("experts_implementation") && s.text("experts_implementation", "") != "grouped_mm":

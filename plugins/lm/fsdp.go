@@ -61,7 +61,7 @@ func readFSDP(s *settings, t *training) string {
 	}
 	if v := assume(s, t, "accelerate"); len(v) < 2 || v[0] < 1 || v[0] == 1 && v[1] < 8 {
 		return "FSDP has a formula with accelerate from 1.8 on, and the command's Python has " +
-			orNone(s.env.Version("accelerate"))
+			orNone(s.version("accelerate"))
 	}
 	if v := assume(s, t, "torch"); v[0] < 2 || v[0] == 2 && v[1] < 7 {
 		return fmt.Sprintf("FSDP has a formula with torch from 2.7 on, and this is %d.%d", v[0], v[1])
@@ -181,7 +181,7 @@ func trainerFSDP(s *settings, t *training, b *wrapBlock, f *arch.FSDP) {
 	}
 	if v := assume(s, t, "transformers"); v[0] < 5 || v[0] == 5 && v[1] < 16 {
 		b.refuse("it has a formula with transformers from 5.16 on, and the command's Python has %s",
-			s.env.Version("transformers"))
+			s.version("transformers"))
 	}
 	text := []byte("{}")
 	if name := s.text("fsdp_config", ""); strings.HasPrefix(name, "{") {

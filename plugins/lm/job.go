@@ -115,7 +115,7 @@ func states(s *settings, t *training, j *job.Job) {
 		s.trl() && (v[0] < 1 || v[0] == 1 && v[1] < 15) {
 		// scripts/sft.py and dpo.py of 1.13 call trainer.train() without a state
 		j.Resume.None = fmt.Sprintf("trl %s ignores a saved state and starts over; since 1.15 it does not",
-			s.env.Version("trl"))
+			s.version("trl"))
 		return
 	}
 	j.Resume.Edits = []config.Edit{s.editText("resume", "resume_from_checkpoint", job.SavedPath, ladder.None,

@@ -56,7 +56,7 @@ func ligerRelease(s *settings, t *training, l *arch.Liger) string {
 	}
 	v, torch := assume(s, t, name), assume(s, t, "torch")
 	if len(v) < 2 || v[0] != 0 || v[1] != 8 {
-		return "the formula is of liger-kernel 0.8, and the command's Python has " + orNone(s.env.Version(name))
+		return "the formula is of liger-kernel 0.8, and the command's Python has " + orNone(s.version(name))
 	}
 	l.Old = len(v) > 2 && v[2] < 5
 	l.Wide = torch[0] == 2 && torch[1] < 8

@@ -38,6 +38,10 @@ func warnExperts(t *training) {
 
 // warnAssumed reports what the estimate takes for granted.
 func warnAssumed(s *settings, t *training) {
+	if v := s.pinned("transformers"); v != "" && !s.env.Known() {
+		warn(t, "the command's Python is not on this machine: the estimate is of transformers %s, which requirements.txt "+
+			"asks for", v)
+	}
 	if len(t.assumed) == 0 {
 		return
 	}

@@ -38,12 +38,13 @@ func readPrecision(s *settings, t *training) string {
 	return ""
 }
 
-// readOptimizer is --optim, whose default the version of torch decides (training_args.py:806).
+// readOptimizer is --optim, whose default the version of torch decides (training_args.py:806), since transformers 4.54
+// (training_args.py:1291 of 4.54.1).
 func readOptimizer(s *settings, t *training) string {
 	torch := assume(s, t, "torch")
 	major, minor := torch[0], torch[1]
 	t.step.Optimizer = "adamw_torch"
-	if major > 2 || major == 2 && minor >= 8 {
+	if old := t.step.Release > 0 && t.step.Release < 54; !old && (major > 2 || major == 2 && minor >= 8) {
 		t.step.Optimizer = "adamw_torch_fused"
 	}
 	t.step.Optimizer = s.text("optim", t.step.Optimizer)

@@ -196,13 +196,13 @@ func (s *settings) getenv(name string) (value string) {
 
 // release is the version of a package as numbers: 5, 23 of transformers 5.23.0; nil where it is not known.
 func (s *settings) release(distribution string) (numbers []int) {
-	if distribution == "torch" {
+	if distribution == "torch" && s.env.Known() {
 		if major, minor, ok := s.env.Torch(); ok {
 			return []int{major, minor}
 		}
 		return nil
 	}
-	for _, part := range strings.Split(s.env.Version(distribution), ".") {
+	for _, part := range strings.Split(s.version(distribution), ".") {
 		n, err := strconv.Atoi(part)
 		if err != nil {
 			break

@@ -26,7 +26,7 @@ func modelTrainer(s *settings, t *training) string {
 		switch {
 		case t.step.Checkpointing && t.step.Reentrant:
 			return "adapters by get_peft_model with reentrant activation checkpointing have no gradient in " +
-				"transformers " + s.env.Version("transformers")
+				"transformers " + s.version("transformers")
 		case t.step.Checkpointing:
 			return "adapters by get_peft_model with activation checkpointing have a formula from transformers 5 on"
 		}

@@ -35,7 +35,7 @@ func readerTRL(rows rowsOf, own ...fills) reader {
 func modernTRL(s *settings, _ *training) string {
 	if older(s) {
 		return "the steps of trl are known with transformers 5, and the command's Python has " +
-			s.env.Version("transformers")
+			s.version("transformers")
 	}
 	return ""
 }
@@ -59,7 +59,7 @@ func modelTRL(more []unmade) fills {
 
 func readTRL(s *settings, t *training, fields []unmade) string {
 	if v := assume(s, t, "trl"); len(v) < 2 || v[0] != 1 || v[1] < 16 {
-		return "the formula is of trl from 1.16 on, and the command's Python has " + orNone(s.env.Version("trl"))
+		return "the formula is of trl from 1.16 on, and the command's Python has " + orNone(s.version("trl"))
 	}
 	if s.prog.Path() == "" && t.ranks > 1 {
 		return "how trl starts a process for each card has no formula"

@@ -2,7 +2,12 @@ package lm
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
+
+	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/plugins/lm/arch"
 )
 
 // recorded are the newest versions whose steps were recorded. A command whose Python is not on this machine is planned
@@ -29,28 +34,58 @@ func assume(s *settings, t *training, distribution string) []int {
 	return s.kind.newest(distribution)
 }
 
-// released says why the installed versions have no formula.
+// The releases of transformers 4 whose steps have a formula.
+const oldest, newest4 = 36, 57
+
+// released reads which release of transformers the steps are of, and says why it has no formula.
 func released(s *settings, t *training) string {
-	if v := assume(s, t, "transformers"); v[0] != 5 && !older(s) {
-		return fmt.Sprintf("the formula is of transformers 4.57 and 5, and the command's Python has %s",
-			s.env.Version("transformers"))
+	switch v := assume(s, t, "transformers"); {
+	case v[0] == 5:
+		return ""
+	case v[0] == 4 && len(v) > 1 && oldest <= v[1] && v[1] <= newest4:
+		t.step.Release = arch.Release(v[1])
+		return ""
+	}
+	return fmt.Sprintf("the formula is of transformers 4.%d to 4.%d and 5, and the command's Python has %s", oldest,
+		newest4, s.version("transformers"))
+}
+
+// pins are the lines of a file of requirements that allow one release alone (PEP 508).
+var pins = regexp.MustCompile(`(?m)^[ \t]*([\w.-]+)(?:\[[^\]]*\])?[ \t]*===?[ \t]*(\d[\w.+]*)`)
+
+// pinned is the release of a distribution that requirements.txt in the command's folder asks for; "" for none.
+func (s *settings) pinned(distribution string) string {
+	text, err := file.Read(file.In(s.prog.Dir, "requirements.txt"), maxFile)
+	if err != nil {
+		return ""
+	}
+	for _, line := range pins.FindAllStringSubmatch(string(text), -1) {
+		if strings.EqualFold(strings.ReplaceAll(line[1], "-", "_"), distribution) {
+			return line[2]
+		}
 	}
 	return ""
 }
 
-// older reports whether transformers is 4.57. Its Trainer makes the same steps, but for what its defaults are.
+// version is a distribution's in the command's Python; where no Python is found, that which is pinned.
+func (s *settings) version(distribution string) string {
+	if s.env.Known() {
+		return s.env.Version(distribution)
+	}
+	return s.pinned(distribution)
+}
+
+// older reports whether transformers is of the releases 4. What its defaults are is not what they are in 5.
 func older(s *settings) bool {
 	v := s.release("transformers")
-	return len(v) > 1 && v[0] == 4 && v[1] == 57
+	return len(v) > 1 && v[0] == 4
 }
 
-// dated says what has no formula in transformers 4.57: GPT-2 keeps keys and values in a cache, also in a training
-// (modeling_gpt2.py, DynamicCache).
-func dated(s *settings, t *training) string {
-	if older(s) && t.model.Type == "gpt2" {
-		return "GPT-2 has a formula with transformers 5, and the command's Python has " + s.env.Version("transformers")
-	}
-	return ""
+// dated says why the model has no formula in a release of transformers 4.
+func dated(_ *settings, t *training) string {
+	step := t.step
+	step.Model = t.model
+	return step.Dated()
 }
 
 func orNone(version string) string {

@@ -1,6 +1,10 @@
 package arch
 
-import "github.com/launch-ml/launch/core/nn"
+import (
+	"fmt"
+
+	"github.com/launch-ml/launch/core/nn"
+)
 
 // A Release is one of transformers 4, by its second number: 44 for 4.44. Zero is transformers 5.
 type Release int64
@@ -39,18 +43,20 @@ const (
 // era is that of the step's model.
 func (d *decoder) era() era { return eras[d.Type] }
 
-// dated says why a release of transformers 4 has no formula for the model; "" where it has one.
-func (s Step) dated() string {
-	r := s.Release
-	e, ok := eras[s.Model.Type]
-	gap := (s.Model.Type == "llama" || s.Model.Type == "gemma") && (r == 38 || r == 39)
+// Dated says what of a step has no formula in its release of transformers 4; "" for nothing.
+func (s Step) Dated() string {
+	r, name := s.Release, s.Model.Type
+	e, ok := eras[name]
+	gap := (name == "llama" || name == "gemma") && (r == 38 || r == 39)
 	switch {
-	case r == 0 || r == 57 && s.Model.Type != "gpt2":
+	case r == 0 || s.Model.Experts != nil: // which the plugin has a reason of its own for
 		return ""
 	case !ok || r < e.first || gap:
-		return s.Model.Type + " has no formula with this release of transformers 4"
+		return fmt.Sprintf("%s has no formula with transformers 4.%d", name, r)
 	case r < e.sdpa && !s.Eager && !s.Flash:
-		return s.Model.Type + " has no attention by SDPA in this release of transformers 4"
+		return fmt.Sprintf("%s has no attention by SDPA in transformers 4.%d", name, r)
+	case r < 57 && s.Liger != Liger{}:
+		return fmt.Sprintf("Liger's kernels have no formula with transformers 4.%d", r)
 	}
 	return ""
 }

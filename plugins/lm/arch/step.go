@@ -120,8 +120,8 @@ func (s Step) unknown() string {
 // formless says what of quantised weights and of FlashAttention has no formula; "" for nothing.
 func (s Step) formless() string {
 	switch {
-	case s.dated() != "":
-		return s.dated()
+	case s.Dated() != "":
+		return s.Dated()
 	case s.Quant != nil && s.LoRA == nil:
 		return "quantised weights without adapters train nothing: the Trainer refuses them"
 	case s.Quant != nil && s.Quant.Bits != 4 && s.Quant.Bits != 8:
@@ -352,6 +352,9 @@ func (s Step) resident(t *nn.Tape) []mem.Item {
 	}
 	size := t.Size(partModel)
 	from := s.Model.Type + ", counted from config.json"
+	if s.Release > 0 {
+		from += fmt.Sprintf(", in transformers 4.%d", s.Release)
+	}
 	items := []mem.Item{
 		{Kind: mem.Parameters, What: partModel, Bytes: size.ParamBytes, Count: size.Params, From: from},
 		s.stateLines(t),

@@ -1,0 +1,66 @@
+package lm
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/plugins/lm/arch"
+)
+
+// A step is that of the release which the command's Python has; where no Python is found, of that which is pinned.
+func TestReadsTheRelease(t *testing.T) {
+	for name, tt := range map[string]struct {
+		installed, requirements string
+		release                 arch.Release
+		optimizer, unknown      string
+	}{
+		"installed":        {"4.44.2", "transformers==4.40.0\n", 44, "adamw_torch", ""},
+		"fused by default": {"4.54.1", "", 54, "adamw_torch_fused", ""},
+		"of 5":             {"5.23.0", "", 0, "adamw_torch_fused", ""},
+		"pinned":           {"", "# tried\ntorch>=2.1\nTransformers[torch] == 4.46.3 ; python_version > '3.8'\n", 46, "adamw_torch", ""},
+		"pinned, too old":  {"", "transformers==4.28.1\n", 0, "", "has 4.28.1"},
+		"no pin":           {"", "transformers>=4.40\n", 0, "adamw_torch_fused", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := cmd(t, folder(t, map[string]string{"requirements.txt": tt.requirements}), asked...)
+			c.Args[0] = filepath.Join(t.TempDir(), "none", "python")
+			if tt.installed != "" {
+				c.Args[0] = interpreter(t, tt.installed)
+			}
+			r := recognised(t, c)
+			if !strings.Contains(r.unknown, tt.unknown) || (r.unknown == "") != (tt.unknown == "") {
+				t.Fatalf("unknown because %q, want %q", r.unknown, tt.unknown)
+			}
+			if tt.unknown == "" && (r.step.Release != tt.release || r.step.Optimizer != tt.optimizer) {
+				t.Errorf("release %d with %s, want %d with %s", r.step.Release, r.step.Optimizer, tt.release, tt.optimizer)
+			}
+			said := strings.Contains(strings.Join(r.warnings, "\n"), "which requirements.txt asks for")
+			if want := tt.unknown == "" && tt.installed == "" && tt.release > 0; said != want {
+				t.Errorf("the plan names requirements.txt: %v, want %v", said, want)
+			}
+		})
+	}
+}
+
+// The plan names the release that its estimate follows, and logits in float32 with their copies are more than those of 5.
+func TestPricesTheRelease(t *testing.T) {
+	least := map[string]mem.Estimate{}
+	for _, version := range []string{"4.44.2", "5.23.0"} {
+		c := cmd(t, folder(t, nil), asked...)
+		c.Args[0] = interpreter(t, version)
+		set, err := recognised(t, c).Ladders(t.Context(), card)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least[version] = set.Phases[0].Rungs[0].Estimates[0]
+	}
+	old, now := least["4.44.2"], least["5.23.0"]
+	if !strings.HasSuffix(old.Items[0].From, "in transformers 4.44") || strings.Contains(now.Items[0].From, "transformers") {
+		t.Errorf("parameters are from %q and %q", old.Items[0].From, now.Items[0].From)
+	}
+	if old.Total() <= now.Total() {
+		t.Errorf("%v with transformers 4.44, and %v with 5", old.Total(), now.Total())
+	}
+}
