@@ -34,7 +34,7 @@ func readLoRA(s *settings, t *training) string {
 	if t.step.Quant != nil { // of all that is trained (sft_trainer.py:908, dpo_trainer.py:724)
 		l.Type, l.Whole.Type = nn.BF16, nn.BF16
 	}
-	if v := s.release("peft"); t.step.Quant == nil && len(v) > 1 && v[0] == 0 && v[1] < 12 {
+	if v := s.release("peft"); t.step.Quant == nil && len(v) > 1 && v[0] == 0 && 6 <= v[1] && v[1] < 12 {
 		l.Type = t.step.Weights // of the layer's (update_layer in peft/tuners/lora/layer.py:99 of 0.7.1)
 	}
 	if l.Targets == nil {

@@ -35,7 +35,7 @@ func assume(s *settings, t *training, distribution string) []int {
 }
 
 // The releases of transformers 4 whose steps have a formula.
-const oldest, newest4 = 36, 57
+const oldest, newest4 = 30, 57
 
 // released reads which release of transformers the steps are of, and says why it has no formula.
 func released(s *settings, t *training) string {

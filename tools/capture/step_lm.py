@@ -5,6 +5,7 @@ trainer.py:2122, compute_loss; trainer.py:1928, the optimizer's step; of transfo
 said to masking_utils.py (fast_all), which would read its values, and there are none on the meta device.
 """
 
+import contextlib
 import json
 import sys
 
@@ -19,11 +20,17 @@ try:
     from transformers import masking_utils
 except ImportError:  # before 4.53
     masking_utils = None
+try:
+    from transformers import modeling_attn_mask_utils
+except ImportError:
+    modeling_attn_mask_utils = None
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 # What from_config calls the type of the weights: torch_dtype before 4.56.
 DTYPE = "dtype" if tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 56) else "torch_dtype"
+
+COUNTS = hasattr(transformers.Trainer, "get_batch_samples")  # since 4.46 losses are sums over the number of tokens
 
 
 class Attention(torch.autograd.Function):
@@ -107,7 +114,14 @@ def build(a):
 def prepared(a):
     """The model, its forward as accelerate prepares it, and the optimizer."""
     F.scaled_dot_product_attention = sdpa
-    masking_utils.fast_all = lambda _mask: not a.get("padded")
+    if masking_utils and hasattr(masking_utils, "fast_all"):
+        masking_utils.fast_all = lambda _mask: not a.get("padded")
+    else:  # before transformers 5
+        torch.autocast = lambda *_, **__: contextlib.nullcontext()  # that of the rotary embedding knows no meta device
+        whole = staticmethod(lambda *_, **__: not a.get("padded"))
+        modeling_attn_mask_utils.AttentionMaskConverter._ignore_causal_mask_sdpa = whole
+        if masking_utils:
+            masking_utils._ignore_causal_mask_sdpa = lambda *_, **__: not a.get("padded")
     model = build(a)
     inner = model.forward
 
@@ -128,10 +142,10 @@ def batch(a, n=None):
 def case(a, rec):
     model, forward, opt = prepared(a)
     rec.roots(model)
-    count = torch.empty((), dtype=torch.long, device="meta")
+    count = {"num_items_in_batch": torch.empty((), dtype=torch.long, device="meta")} if COUNTS else {}
 
     def compute_loss(inputs):
-        outputs = forward(**inputs, num_items_in_batch=count)
+        outputs = forward(**inputs, **count)
         return outputs["loss"]
 
     def training_step():

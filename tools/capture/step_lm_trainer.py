@@ -13,6 +13,9 @@ import step_lm
 
 DEVICE = "cpu"
 NEW = int(transformers.__version__.split(".")[0]) >= 5
+CHOOSES = tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 36)  # attn_implementation; before, all is eager
+EAGER = {} if CHOOSES else {"attention": "eager"}
+CPU = "use_cpu" if "use_cpu" in transformers.TrainingArguments.__dataclass_fields__ else "no_cuda"
 CHECKPOINTING = "activation_checkpointing"
 if CHECKPOINTING not in transformers.TrainingArguments.__dataclass_fields__:
     CHECKPOINTING = "gradient_checkpointing"
@@ -193,7 +196,8 @@ def case(a, rec):
         transformers.set_seed(0)
         fields = dict(a["config"])
         config = transformers.AutoConfig.for_model(fields.pop("model_type"), **fields)
-        model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation=a["attention"], **{step_lm.DTYPE: step_lm.TYPES[a["weights"]]})
+        how = {"attn_implementation": a["attention"]} if CHOOSES else {}
+        model = transformers.AutoModelForCausalLM.from_config(config, **how, **{step_lm.DTYPE: step_lm.TYPES[a["weights"]]})
         if a.get("lora"):
             import peft
 
@@ -203,7 +207,7 @@ def case(a, rec):
         steps = 3
         Recorded.rec = rec
         args = transformers.TrainingArguments(
-            out, use_cpu=True, max_steps=steps, per_device_train_batch_size=a["batch"], optim=a["optimizer"], report_to="none",
+            out, **{CPU: True}, max_steps=steps, per_device_train_batch_size=a["batch"], optim=a["optimizer"], report_to="none",
             gradient_accumulation_steps=a.get("accumulate", 1), **{CHECKPOINTING: bool(a.get("recompute"))},
             save_strategy="no", logging_strategy="no", disable_tqdm=True)
         rec.roots(model)
@@ -216,8 +220,8 @@ def cases(_):
     for name, config in step_lm.SMALL.items():
         if name == "gpt2" and not NEW:
             continue  # it keeps keys and values in a cache there, which has no formula
-        if name == "phi" and transformers.__version__ < "4.37":
-            continue  # its first version, of other modules
+        if name == "phi" and transformers.__version__ < "4.37" or name == "llama grouped" and transformers.__version__ < "4.31":
+            continue  # of other modules, or not grouped
         if name == "gpt2":
             config = {**config, "attn_pdrop": 0.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
         for more in ({}, {"attention": "eager"}, {"optim": "adamw_torch", "accumulate": 2},
@@ -225,10 +229,13 @@ def cases(_):
                      {"lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}}, {"padded": True}):
             if "padded" in more and name == "phi":
                 continue
-            _, a = step_lm.row(name, config, 4, 96, **more)
-            yield case, a
-        for more in (not NEW) * ({}, {"attention": "eager"}, {"lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}}):
-            _, a = step_lm.row(name, config, 4, 96, weights="bf16", **more)  # logits that the loss wants in float32
+            if CHOOSES or more:
+                _, a = step_lm.row(name, config, 4, 96, **{**more, **EAGER})
+                yield case, a
+        for more in (not NEW) * ({}, *[{"attention": "eager"}] * CHOOSES, {"lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}}):
+            if transformers.__version__ < "4.31":
+                continue  # norms of another kind
+            _, a = step_lm.row(name, config, 4, 96, weights="bf16", **{**more, **EAGER})  # logits that the loss wants in float32
             yield case, a
         for more in NEW * ({}, {"recompute": "plain"}, {"lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}},
                      {"recompute": "plain", "lora": {"rank": 8, "targets": ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]}}):

@@ -7,7 +7,9 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -202,6 +204,7 @@ func (r *lmRow) price(config json.RawMessage) {
 		r.err = err
 		return
 	}
+	s.Release = r.release(s)
 	e := arch.Training(s)
 	if !e.Known() {
 		r.err = noFormula(e.Unknown)
@@ -211,6 +214,21 @@ func (r *lmRow) price(config json.RawMessage) {
 	p := plugin.Price("training", e, d)
 	r.compare(p)
 	r.refused = r.What != "does not fit" && r.Total > 0 && p.Estimate.Total() > r.Total
+}
+
+var transformers4 = regexp.MustCompile(`transformers 4\.(\d+)`)
+
+// release is that of transformers which a row names, where the model has a formula with it; 0 for that of 5.
+func (r lmRow) release(s arch.Step) arch.Release {
+	named := transformers4.FindStringSubmatch(r.Software)
+	if named == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(named[1])
+	if s.Release = arch.Release(n); s.Dated() != "" {
+		return 0
+	}
+	return s.Release
 }
 
 // unknown reports whether a row has no estimate for a reason that is its own: a form or a model without a formula.

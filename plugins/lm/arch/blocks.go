@@ -220,6 +220,10 @@ func (d *decoder) eager(q, k, v, mask nn.Tensor) (y, weights nn.Tensor) {
 	w := d.Hold(d.MulScalar(d.Matmul(q, d.Transpose(k, 2, 3))))
 	d.Line("attn_weights = attn_weights + attention_mask")
 	w = d.Rebind(w, d.Add(w, mask))
+	if d.s.Release.before(31) { // modeling_llama.py:228 of 4.30.2, whose function keeps its input
+		d.Line("attn_weights = torch.max(attn_weights, torch.tensor(torch.finfo(attn_weights.dtype).min))")
+		w = d.Rebind(w, d.Elementwise("torch.max", w, true, false))
+	}
 	d.Line("nn.functional.softmax(attn_weights, dim=-1, dtype=torch.float32).to(query.dtype)")
 	if d.Type == "gpt2" { // modeling_gpt2.py:63: without a type of its own
 		w = d.Rebind(w, d.To(d.Softmax(w), v.DType()))

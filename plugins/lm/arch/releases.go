@@ -24,8 +24,8 @@ type era struct {
 // eras are those of the models that transformers 4 has a formula for. 4.38 and 4.39 keep a mask of all positions in
 // llama and gemma, which has none (modeling_llama.py:931 of 4.38.2).
 var eras = map[string]era{
-	"llama":   {first: 36, sdpa: 36, loss: 46, shares: 43, tables: 41},
-	"mistral": {first: 36, sdpa: 37, loss: 48, shares: 48, tables: 42},
+	"llama":   {first: 30, sdpa: 36, loss: 46, shares: 43, tables: 41},
+	"mistral": {first: 34, sdpa: 37, loss: 48, shares: 48, tables: 42},
 	"qwen2":   {first: 37, sdpa: 37, loss: 46, shares: 45, tables: 45},
 	"gemma":   {first: 40, sdpa: 40, loss: 46, shares: 48},
 	"phi":     {first: 40, sdpa: 40, loss: 46, shares: 45, tables: 45},
@@ -51,7 +51,7 @@ func (s Step) Dated() string {
 	switch {
 	case r == 0 || s.Model.Experts != nil: // which the plugin has a reason of its own for
 		return ""
-	case !ok || r < e.first || gap:
+	case !ok || r < e.first || gap || r < 31 && (s.Model.KVHeads < s.Model.Heads || s.Weights != nn.F32):
 		return fmt.Sprintf("%s has no formula with transformers 4.%d", name, r)
 	case r < e.sdpa && !s.Eager && !s.Flash:
 		return fmt.Sprintf("%s has no attention by SDPA in transformers 4.%d", name, r)
@@ -60,6 +60,9 @@ func (s Step) Dated() string {
 	}
 	return ""
 }
+
+// EagerBefore reports whether attention is eager by default: in releases before the model has it by SDPA.
+func (c Config) EagerBefore(r Release) bool { return r.before(eras[c.Type].sdpa) }
 
 // keepsKV reports whether the outputs have keys and values of all layers: use_cache of the configuration is on in a
 // training, too, except under activation checkpointing, and in 4.43 and 4.44 (modeling_llama.py:954 of 4.44.2).
@@ -72,6 +75,18 @@ func (d *decoder) keepsKV() bool {
 func (d *decoder) remember(k, v nn.Tensor) {
 	if d.keepsKV() {
 		d.outputs = append(d.outputs, k, v)
+	}
+}
+
+// widenKV is what ConvertOutputsToFp32 makes of keys and values in tuples, which they are before 4.43
+// (modeling_llama.py:1050 of 4.36.2, to_legacy_cache). A DynamicCache it leaves alone (recursively_apply in
+// accelerate/utils/operations.py).
+func (d *decoder) widenKV() {
+	if d.s.Autocast == nn.F32 || !d.s.Release.before(43) {
+		return
+	}
+	for i, x := range d.outputs {
+		d.outputs[i] = d.Hold(d.To(x, nn.F32))
 	}
 }
 

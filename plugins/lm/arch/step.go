@@ -246,6 +246,7 @@ func (s Step) computeLoss(d *decoder, ids nn.Tensor, outputs func(logits nn.Tens
 		if s.World > 1 { // loss *= loss_scale (trainer.py:2207)
 			loss = d.Hold(d.MulScalar(loss))
 		}
+		d.widenKV()
 		outputs(logits)
 		d.Scope("", func() {}, d.outputs...)
 	})

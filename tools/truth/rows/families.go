@@ -217,10 +217,10 @@ func release(version string) lmarch.Release {
 	return lmarch.Release(n)
 }
 
-// halfAdapters reports whether peft makes adapters of the type of the layers that they are in: before 0.12
+// halfAdapters reports whether peft makes adapters of the type of the layers that they are in: from 0.6 to 0.11
 // (update_layer in peft/tuners/lora/layer.py:99 of 0.7.1).
 func halfAdapters(version string) bool {
 	parts := strings.Split(version, ".")
 	n, err := strconv.Atoi(parts[min(1, len(parts)-1)])
-	return err == nil && parts[0] == "0" && n < 12
+	return err == nil && parts[0] == "0" && 6 <= n && n < 12
 }
