@@ -27,6 +27,7 @@ except ImportError:
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
+NEW = int(transformers.__version__.split(".")[0]) >= 5
 # What from_config calls the type of the weights: torch_dtype before 4.56.
 DTYPE = "dtype" if tuple(map(int, transformers.__version__.split(".")[:2])) >= (4, 56) else "torch_dtype"
 
@@ -89,7 +90,10 @@ def optimizer(a, model):
 def build(a):
     fields = dict(a["config"])
     config = transformers.AutoConfig.for_model(fields.pop("model_type"), **fields)
-    config.use_cache = False  # trainer.py:646
+    if not NEW and config.model_type == "gpt2":
+        raise NotImplementedError("it keeps keys and values in a cache, which has no formula")
+    if NEW:
+        config.use_cache = False  # trainer.py:646
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(
             config, attn_implementation=a["attention"], **{DTYPE: TYPES[a["weights"]]})
@@ -114,14 +118,18 @@ def build(a):
 def prepared(a):
     """The model, its forward as accelerate prepares it, and the optimizer."""
     F.scaled_dot_product_attention = sdpa
-    if masking_utils and hasattr(masking_utils, "fast_all"):
+    if NEW:
         masking_utils.fast_all = lambda _mask: not a.get("padded")
-    else:  # before transformers 5
+    else:
         torch.autocast = lambda *_, **__: contextlib.nullcontext()  # that of the rotary embedding knows no meta device
-        whole = staticmethod(lambda *_, **__: not a.get("padded"))
-        modeling_attn_mask_utils.AttentionMaskConverter._ignore_causal_mask_sdpa = whole
+
+        def whole(*args, sliding_window=None, **_):
+            window = args[4] if len(args) > 4 else sliding_window
+            return not a.get("padded") and (window is None or a["length"] < window)
+
+        modeling_attn_mask_utils.AttentionMaskConverter._ignore_causal_mask_sdpa = staticmethod(whole)
         if masking_utils:
-            masking_utils._ignore_causal_mask_sdpa = lambda *_, **__: not a.get("padded")
+            masking_utils._ignore_causal_mask_sdpa = whole
     model = build(a)
     inner = model.forward
 

@@ -80,15 +80,14 @@ func (d *decoder) embed(name string, ids nn.Tensor, rows int64, shape ...int64) 
 // rotary makes the cos and sin that all layers share, where they do.
 func (d *decoder) rotary(x nn.Tensor) {
 	if !d.s.Release.before(d.era().shares) {
-		d.cosines(x)
+		d.cosines(x, x.Dim(1))
 		d.shared = append(d.shared, d.cos, d.sin)
 	}
 }
 
 // cosines is LlamaRotaryEmbedding.forward (modeling_llama.py:110): cos and sin of the positions, in the type of the
 // hidden states.
-func (d *decoder) cosines(x nn.Tensor) {
-	n := x.Dim(1)
+func (d *decoder) cosines(x nn.Tensor, n int64) {
 	d.NoGrad(func() {
 		d.Scope("rotary_emb", func() {
 			freqs := d.Hold(d.Zeros(nn.F32, 1, n, d.Rotary/2))

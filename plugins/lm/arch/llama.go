@@ -140,7 +140,7 @@ func (d *decoder) llamaAttention(layer int64, x nn.Tensor) nn.Tensor {
 		return d.Hold(d.Transpose(y, 1, 2))
 	}
 	q, k, v := heads("q_proj", "q_norm", d.Heads), heads("k_proj", "k_norm", d.KVHeads), heads("v_proj", "", d.KVHeads)
-	d.layerRotary(x)
+	d.layerRotary(v)
 	turnedQ, turnedK := d.rotate(q, k)
 	q, k = d.Rebind(q, turnedQ), d.Rebind(k, turnedK)
 	y := d.Hold(d.attend(layer, q, k, v))

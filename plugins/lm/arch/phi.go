@@ -63,7 +63,7 @@ func (d *decoder) phiAttention(layer int64, x nn.Tensor) nn.Tensor {
 		return d.Hold(d.Transpose(d.View(d.linear(name, x, count*d.HeadDim, true), b, n, count, d.HeadDim), 1, 2))
 	}
 	q, k, v := heads("q_proj", d.Heads), heads("k_proj", d.KVHeads), heads("v_proj", d.KVHeads)
-	d.layerRotary(x)
+	d.layerRotary(v)
 	part := func(x nn.Tensor, channels int64) nn.Tensor { return d.Hold(d.Narrow(x, -1, channels)) }
 	qRot, qPass := part(q, d.Rotary), part(q, d.HeadDim-d.Rotary)
 	kRot, kPass := part(k, d.Rotary), part(k, d.HeadDim-d.Rotary)

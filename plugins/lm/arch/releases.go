@@ -126,9 +126,9 @@ func (d *decoder) oldMask(x nn.Tensor) nn.Tensor {
 }
 
 // layerRotary is a layer's own cos and sin, where the layers do not share them: from its buffers (cos[position_ids] in
-// apply_rotary_pos_emb, modeling_llama.py:231 of 4.36.2), or computed.
-func (d *decoder) layerRotary(x nn.Tensor) {
-	e, n, kind := d.era(), x.Dim(1), d.s.Weights
+// apply_rotary_pos_emb, modeling_llama.py:231 of 4.36.2), or computed; in the type of the values.
+func (d *decoder) layerRotary(v nn.Tensor) {
+	e, n, kind := d.era(), v.Dim(2), d.s.Weights
 	if d.s.Quant != nil {
 		kind = d.s.Quant.Loaded
 	}
@@ -141,14 +141,14 @@ func (d *decoder) layerRotary(x nn.Tensor) {
 					name string
 					to   *nn.Tensor
 				}{{"cos_cached", &d.cos}, {"sin_cached", &d.sin}} {
-					rows := d.To(d.Buffer(part.name, kind, d.Positions, d.Rotary), x.DType())
+					rows := d.To(d.Buffer(part.name, kind, d.Positions, d.Rotary), v.DType())
 					*part.to = d.Hold(d.Lookup(rows, d.Zeros(nn.I64, 1, n), 1, n, d.Rotary))
 				}
-			}, x)
+			}, v)
 		})
 		d.cos, d.sin = d.Hold(d.View(d.cos, 1, 1, n, d.Rotary)), d.Hold(d.View(d.sin, 1, 1, n, d.Rotary))
 	default:
-		d.cosines(x)
+		d.cosines(v, n)
 	}
 }
 
