@@ -95,9 +95,19 @@ var lmForms = map[string]func(l lmStep, s *arch.Step) error{
 	"nf4":           quantised(4),
 	"int8":          quantised(8),
 	"nf4_as_loaded": asLoaded,
+	"nf4_axolotl":   ofAxolotl,
+	"nf4_trl":       ofTRL,
+	"axolotl_old":   func(_ lmStep, s *arch.Step) error { s.InputGrad = true; return nil },
+	"int8_as_loaded": func(l lmStep, s *arch.Step) error {
+		s.Quant = &arch.Quant{Bits: 8, Compute: s.Weights, Loaded: s.Weights}
+		return nil
+	},
+	"cut":           func(_ lmStep, s *arch.Step) error { s.Cut = true; return nil },
 	"dpo":           unpriced("DPO of trl before 1.16, which makes logits"),
 	"fsdp":          unpriced("FSDP"),
 	"zero_2":        unpriced("DeepSpeed"),
+	"zero_3":        unpriced("DeepSpeed"),
+	"own_trainer":   unpriced("a trainer that is the program's own"),
 	"data_parallel": unpriced("several cards of one process"),
 	"compile":       unpriced("torch.compile"),
 	"own_decoder":   unpriced("a decoder that is not one of transformers'"),
@@ -122,6 +132,21 @@ func quantised(bits int) func(lmStep, *arch.Step) error {
 func asLoaded(l lmStep, s *arch.Step) error {
 	s.Quant = &arch.Quant{Bits: 4, Nested: l.Nested, Compute: s.Weights, Loaded: s.Weights}
 	return nil
+}
+
+// ofAxolotl are 4-bit weights with axolotl's own functions for adapters, which it turns on where there is no dropout
+// (utils/schemas/validation.py of 0.19.0).
+func ofAxolotl(l lmStep, s *arch.Step) error {
+	s.InputGrad, s.LoRA.Kernels = true, arch.Kernels{QKV: true, O: true, MLP: true}
+	return asLoaded(l, s)
+}
+
+// ofTRL are 4-bit weights that trl from 0.7.10 to 1.15 trains in bf16: peft makes all else float32, and
+// peft_module_casting_to_bf16 makes the embedding, the last layer and the adapters bfloat16 again (trl/trainer/utils.py of
+// 0.7.10).
+func ofTRL(l lmStep, s *arch.Step) error {
+	s.Norms, s.LoRA.Type = true, nn.BF16
+	return asLoaded(l, s)
 }
 
 // lmOptimizers are those that have the states and the size of another one. transformers' own AdamW, which is gone

@@ -153,7 +153,8 @@ type args struct {
 	Optimizer  string `json:"optimizer"`
 	Accumulate int64  `json:"accumulate"`
 
-	Release      lmarch.Release `json:"-"` // lm
+	Norms        bool           `json:"norms"` // lm
+	Release      lmarch.Release `json:"-"`     // lm
 	halfAdapters bool
 	// moco, torchvision
 	Project string `json:"project"` // stablesr too
