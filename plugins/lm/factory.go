@@ -16,7 +16,7 @@ var (
 	factorySwitches = strings.Fields("use_dora use_galore use_apollo use_badam use_muon use_adam_mini " +
 		"use_llama_pro use_mca use_megatron_bridge use_hyper_parallel use_dft_loss use_asft_loss use_eaft_loss " +
 		"predict_with_generate shift_attn use_unsloth use_unsloth_gc " +
-		"upcast_lmhead_output use_kt resize_vocab use_kv_cache " +
+		"upcast_layernorm upcast_lmhead_output use_kt resize_vocab use_kv_cache " +
 		"use_v1_kernels pissa_init")
 	factoryOthers = strings.Fields("mixture_of_depths adapter_name_or_path " +
 		"add_tokens add_special_tokens new_special_tokens_config rope_scaling")
@@ -69,8 +69,7 @@ func modelFactory(s *settings, t *training) string {
 	if t.step.Length, err = s.count("cutoff_len", 2048); err != nil { // hparams/data_args.py:46
 		return err.Error()
 	}
-	t.step.Norms = s.on("upcast_layernorm") // prepare_model_for_training (model/model_utils/checkpointing.py:130)
-	t.pads, t.multiple = true, true         // of 8 (train/sft/workflow.py:63, train/dpo/workflow.py:50)
+	t.pads, t.multiple = true, true // of 8 (train/sft/workflow.py:63, train/dpo/workflow.py:50)
 	return readTuning(s, t, typed(p.config))
 }
 

@@ -99,7 +99,7 @@ def build(a):
             config, attn_implementation=a["attention"], **{DTYPE: TYPES[a["weights"]]})
     for name, module in model.named_modules():  # _convert_embedding_modules_dtype (loaders/model.py:1153 of axolotl 0.19.0)
         gate = a.get("router") and name.endswith(".gate")
-        if gate or a.get("norms") and "norm" in name or a.get("upcast") and ("norm" in name or "embed_tokens" in name or "lm_head" in name):
+        if gate or a.get("upcast") and ("norm" in name or "embed_tokens" in name or "lm_head" in name):
             module.to(torch.float32)
     if a.get("recompute"):
         model.gradient_checkpointing_enable({"use_reentrant": a["recompute"] == "reentrant"})
@@ -265,11 +265,6 @@ def cases(_):
         targets = ["c_attn"] if name == "gpt2" else ["q_proj", "v_proj"]
         yield row(name, config, 4, 96, lora={"rank": 8, "targets": targets})
         yield row(name, config, 4, 96, "bf16", weights="bf16", lora={"rank": 16, "targets": ["all-linear"], "dropout": 0.05})
-    for name in not NEW and ("llama", "llama grouped", "gemma") or ():
-        lora = {"rank": 8, "targets": ["all-linear"]}
-        yield row(name, SMALL[name], 4, 128, "bf16", "bf16", norms=True, lora=lora)
-        yield row(name, SMALL[name], 4, 128, "bf16", "bf16", norms=True, lora=lora, recompute="reentrant")
-        yield row(name, SMALL[name], 4, 128, weights="bf16", norms=True, lora=lora)
     for name in ("gpt2", "llama grouped"):
         yield row(name, SMALL[name], 4, 128, "fp16")
         yield row(name, SMALL[name], 4, 128, "fp16", attention="eager")

@@ -52,20 +52,15 @@ func (d *decoder) rmsNorm(name string, x nn.Tensor) (y nn.Tensor) {
 		d.Line("hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)")
 		h = d.Rebind(h, d.Mul(h, d.Elementwise("torch.rsqrt", d.AddScalar(v), false, true)))
 		d.Line("return self.weight * hidden_states.to(input_dtype)")
-		d.wideNorm(func() { y = d.Mul(d.Param("weight", x.Dim(-1)), d.To(h, x.DType())) })
+		d.upcast(func() { y = d.Mul(d.Param("weight", x.Dim(-1)), d.To(h, x.DType())) })
 	}, x)
 	return y
 }
 
 // upcast runs f with parameters in float32 where the step has norms, embedding and last layer in that type.
-func (d *decoder) upcast(f func()) { d.wide(d.s.Upcast, f) }
-
-// wideNorm is the same of a norm.
-func (d *decoder) wideNorm(f func()) { d.wide(d.s.Upcast || d.s.Norms, f) }
-
-func (d *decoder) wide(is bool, f func()) {
+func (d *decoder) upcast(f func()) {
 	own := d.ParamType
-	if is {
+	if d.s.Upcast {
 		d.ParamType = nn.F32
 	}
 	f()

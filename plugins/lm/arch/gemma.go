@@ -64,7 +64,7 @@ func (d *decoder) gemmaNorm(name string, x nn.Tensor) (y nn.Tensor) {
 		}, wide)
 		d.Line("output = output * (1.0 + self.weight.float())")
 		out = d.Hold(out)
-		d.wideNorm(func() { out = d.Rebind(out, d.Mul(out, d.AddScalar(d.To(d.Param("weight", x.Dim(-1)), nn.F32)))) })
+		d.upcast(func() { out = d.Rebind(out, d.Mul(out, d.AddScalar(d.To(d.Param("weight", x.Dim(-1)), nn.F32)))) })
 		y = d.To(out, x.DType())
 	}, x)
 	return y

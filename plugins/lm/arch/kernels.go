@@ -25,8 +25,8 @@ func (s Step) ofAxolotl() string {
 		return "axolotl's kernels for adapters have a formula for 4 bits with quantised scales alone"
 	case kernels && !slices.Contains(kernelled, s.Model.Type):
 		return "axolotl's kernels for adapters have no formula for " + s.Model.Type
-	case (s.Upcast || s.Norms) && (s.Model.Type == "gpt2" || s.Model.Type == "phi"):
-		return "norms in float32 have no formula for " + s.Model.Type
+	case s.Upcast && (s.Model.Type == "gpt2" || s.Model.Type == "phi"):
+		return "an embedding and norms in float32 have no formula for " + s.Model.Type
 	}
 	return ""
 }

@@ -61,7 +61,7 @@ const multiprocessors = 192
 func (d *decoder) ligerNorm(name string, x nn.Tensor) (y nn.Tensor) {
 	d.Scope(name, func() {
 		var w nn.Tensor
-		d.wideNorm(func() { w = d.Param("weight", x.Dim(-1)) })
+		d.upcast(func() { w = d.Param("weight", x.Dim(-1)) })
 		d.Line("LigerRMSNormFunction.apply")
 		y = d.ApplyKernel(nn.Kernel{Name: "LigerRMSNormFunction", Dense: true, Temps: 4 * (multiprocessors + 1) * x.Dim(-1),
 			Over: []nn.Over{nn.OverResult, nn.OverNothing}, Forward: func() (ys, saved []nn.Tensor) {

@@ -24,7 +24,6 @@ type Step struct {
 	Optimizer         string
 	// Upcast: the embedding, the norms and the last layer are float32, whatever the type of the other weights is.
 	Upcast bool
-	Norms  bool // the norms alone are
 	// InputGrad: the embedding's result asks for a gradient, with or without activation checkpointing.
 	InputGrad bool
 	Decay     bool // weight_decay is not 0

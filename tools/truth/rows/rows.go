@@ -153,8 +153,7 @@ type args struct {
 	Optimizer  string `json:"optimizer"`
 	Accumulate int64  `json:"accumulate"`
 
-	Norms        bool           `json:"norms"` // lm
-	Release      lmarch.Release `json:"-"`     // lm
+	Release      lmarch.Release `json:"-"` // lm
 	halfAdapters bool
 	// moco, torchvision
 	Project string `json:"project"` // stablesr too
