@@ -31,7 +31,7 @@ func readLoRA(s *settings, t *training) string {
 	}
 	l := &arch.LoRA{Rank: rank, Targets: targets[t.model.Type], Dropout: 0.05, Type: nn.F32}
 	l.Whole = arch.Whole{Names: s.names("lora_modules_to_save"), Type: t.step.Weights}
-	if t.step.Quant != nil { // of all that is trained (sft_trainer.py:908, dpo_trainer.py:724)
+	if t.step.Quant != nil && s.trl() { // of all that is trained (sft_trainer.py:908, dpo_trainer.py:724)
 		l.Type, l.Whole.Type = nn.BF16, nn.BF16
 	}
 	if v := s.release("peft"); t.step.Quant == nil && len(v) > 1 && v[0] == 0 && 6 <= v[1] && v[1] < 12 {

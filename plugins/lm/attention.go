@@ -3,9 +3,7 @@ package lm
 // attends reads attn_implementation.
 func attends(t *training, how string) string {
 	switch how {
-	case "", "None":
-		t.step.Eager = t.model.EagerBefore(t.step.Release)
-	case "sdpa":
+	case "", "sdpa", "None":
 	case "eager":
 		t.step.Eager = true
 	case "flash_attention_2", "flash_attention_3":

@@ -26,8 +26,7 @@ var owns = []struct {
 var ownMark = []string{"SFTConfig|DPOConfig|TrainingArguments", "SFTTrainer|DPOTrainer|Trainer"}
 
 // parses are texts of a program that takes its settings otherwise, or that changes what a step is.
-var parses = strings.Fields("TrlParser HfArgumentParser compute_loss training_step BitsAndBytesConfig " +
-	"prepare_model_for_kbit_training FastLanguageModel setattr exec eval deepcopy deepspeed CUDA_VISIBLE_DEVICES " +
+var parses = strings.Fields("TrlParser HfArgumentParser compute_loss training_step FastLanguageModel setattr exec eval deepcopy deepspeed CUDA_VISIBLE_DEVICES " +
 	"ACCELERATE_MIXED_PRECISION ACCELERATE_USE_FSDP ACCELERATE_USE_DEEPSPEED set_default_dtype set_default_device " +
 	"resize_token_embeddings setup_chat_format " +
 	"clone_chat_template")
@@ -53,6 +52,9 @@ func readOwn(prog command.Prog) (*literals, error) {
 		r := &ownReader{Syntax: src.Syntax(), literals: &literals{kind: o.kind, values: map[string]string{},
 			lists: map[string][]string{}, literal: map[string]bool{}, at: map[string]string{}}}
 		r.kind.dialect, r.kind.config = o.library+" "+o.trainer, ""
+		if i := slices.IndexFunc([]string{quantConfig, kbit}, src.Names); i >= 0 && o.library == "trl" {
+			return nil, errOwn("%s quantises the weights of a trainer of trl", prog.Script)
+		}
 		if err := r.altered(); err != nil {
 			return nil, err
 		}

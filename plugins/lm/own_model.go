@@ -43,20 +43,24 @@ func (r *ownReader) loaded() (call python.Call, err error) {
 			name = "pretrained_model_name_or_path"
 		}
 		text, ok := r.text(a.Range)
-		switch dotted, _ := r.Dotted(a.Range); name {
+		switch name {
 		case "pretrained_model_name_or_path":
 			r.values["model_name_or_path"] = text
 		case "dtype", "torch_dtype":
-			if dtype, torch := strings.CutPrefix(dotted, "torch."); torch {
-				text, ok = dtype, weightTypes[dtype] != 0 || dtype == "float32"
-			}
+			text, ok = r.dtype(a.Range)
 			r.values["dtype"] = text
+		case "quantization_config", "load_in_4bit", "load_in_8bit":
+			if err := r.quantisation(name, a.Range); err != nil {
+				return call, err
+			}
+			ok = true
 		case "attn_implementation":
 			r.values["attn_implementation"] = text
 		case "revision":
 			r.values["model_revision"] = text
 		case "device_map":
-			r.mapped = true
+			one := a.End == a.First+5 && r.Is(a.First, "{") && r.Is(a.First+2, ":") // {"": 0}: all on one card
+			r.mapped, ok = true, ok || one
 		case "trust_remote_code", "low_cpu_mem_usage", "use_cache", "token":
 			ok = true
 		default:

@@ -25,7 +25,14 @@ func (r *ownReader) adapted(value python.Range) error {
 		return err
 	}
 	stages := []python.Call{loaded}
-	values := []python.Range{value} // where each is given on, the last first
+	values := []python.Range{value} // where each is given on
+	if len(r.calls(kbit)) > 0 {
+		made, model, err := r.prepared()
+		if err != nil {
+			return err
+		}
+		stages, values = append(stages, made), []python.Range{model, value}
+	}
 	if len(r.calls("get_peft_model")) > 0 {
 		peft, err := r.only("get_peft_model", "peft")
 		if err != nil {
@@ -48,7 +55,7 @@ func (r *ownReader) adapted(value python.Range) error {
 		if err := r.adapters(adapters); err != nil {
 			return err
 		}
-		stages, values = append(stages, peft), []python.Range{model, value}
+		stages, values = append(stages, peft), append(values[:len(values)-1:len(values)-1], model, value)
 	}
 	return r.handed(stages, values)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/launch-ml/launch/core/plugin"
 	"github.com/launch-ml/launch/core/plugin/kit"
 	"github.com/launch-ml/launch/core/plugin/plugintest"
+	"github.com/launch-ml/launch/plugins/lm/arch"
 )
 
 // plainScript is a script of one's own with a plain Trainer.
@@ -249,4 +250,59 @@ func TestTrainerWithoutGradient(t *testing.T) {
 func TestTrainerPromises(t *testing.T) {
 	plugintest.Check(t, New(), ownCommand(t, plainScript), card)
 	plugintest.Check(t, New(), ownCommand(t, wholeScript), card)
+}
+
+// A model that bitsandbytes quantises, as peft prepares it: by BitsAndBytesConfig, or by a keyword of older releases.
+func TestReadsQuantisedTrainer(t *testing.T) {
+	const loads = "AutoModelForCausalLM.from_pretrained(MODEL, torch_dtype=torch.bfloat16)"
+	config := func(fields string) string {
+		return "AutoModelForCausalLM.from_pretrained(MODEL, device_map={\"\": 0}, torch_dtype=torch.float16, " +
+			"quantization_config=BitsAndBytesConfig(" + fields + "))"
+	}
+	four := config("load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", bnb_4bit_use_double_quant=True, " +
+		"bnb_4bit_compute_dtype=torch.float16")
+	script := func(loaded, prepares string) string {
+		text := strings.Replace(plainScript, loads, loaded, 1)
+		text = strings.Replace(text, "import LoraConfig", "import prepare_model_for_kbit_training, LoraConfig", 1)
+		text = strings.Replace(text, "AutoTokenizer,", "AutoTokenizer, BitsAndBytesConfig,", 1)
+		return strings.Replace(text, "    model.config.use_cache", prepares+"    model.config.use_cache", 1)
+	}
+	const plainly = "    model = prepare_model_for_kbit_training(model)\n"
+	for name, tt := range map[string]struct {
+		script        string
+		quant         arch.Quant
+		weights       nn.DType
+		checkpointing bool
+	}{
+		"prepared": {script(four, plainly),
+			arch.Quant{Bits: 4, Nested: true, Compute: nn.F16, Loaded: nn.F16}, nn.F32, true},
+		"without checkpointing": {script(four, "    model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)\n"),
+			arch.Quant{Bits: 4, Nested: true, Compute: nn.F16, Loaded: nn.F16}, nn.F32, false},
+		"as it was loaded": {script(four, ""), arch.Quant{Bits: 4, Nested: true, Compute: nn.F16, Loaded: nn.F16}, nn.F16, false},
+		"of 8 bits":        {script(config("load_in_8bit=True"), plainly), arch.Quant{Bits: 8, Loaded: nn.F16}, nn.F32, true},
+		"by a keyword": {script("AutoModelForCausalLM.from_pretrained(MODEL, load_in_8bit=True, torch_dtype=torch.float16)", plainly),
+			arch.Quant{Bits: 8, Loaded: nn.F16}, nn.F32, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := ownTraining(t, tt.script)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.unknown != "" || r.step.Quant == nil || *r.step.Quant != tt.quant || r.step.Weights != tt.weights ||
+				r.step.LoRA.Type != nn.F32 || r.step.Checkpointing != tt.checkpointing ||
+				r.step.InputGrad != (tt.weights == nn.F32) {
+				t.Errorf("unknown because %q; read as %+v of %+v", r.unknown, r.step, r.step.Quant)
+			}
+		})
+	}
+	for name, text := range map[string]string{
+		"another setting":  script(config("load_in_8bit=True, llm_int8_threshold=5.0"), plainly),
+		"prepared twice":   script(four, plainly+plainly),
+		"prepared, unused": script(four, "    other = prepare_model_for_kbit_training(model)\n"),
+		"computed":         script(config("load_in_4bit=True, bnb_4bit_compute_dtype=compute()"), plainly),
+	} {
+		if _, err := ownTraining(t, text); err == nil {
+			t.Errorf("%s: it was read", name)
+		}
+	}
 }

@@ -19,7 +19,8 @@ func modelTrainer(s *settings, t *training) string {
 	if why := attends(t, s.text("attn_implementation", "")); why != "" {
 		return why
 	}
-	if older(s) && s.on("use_peft") {
+	quantisedOwn(s, t)
+	if older(s) && s.on("use_peft") && !t.step.InputGrad {
 		// nothing that a checkpoint gets asks for a gradient: 4.57 sets that for adapters of its own alone
 		// (modeling_utils.py:3709 of 4.57.6), and peft where checkpointing was on before it (peft_model.py:184)
 		delete(s.script.literal, checkpointField(s))

@@ -81,8 +81,10 @@ func older(s *settings) bool {
 	return len(v) > 1 && v[0] == 4
 }
 
-// dated says why the model has no formula in a release of transformers 4.
+// dated says why the model has no formula in a release of transformers 4. Before a model has attention by SDPA its own
+// is eager, unless another is asked for.
 func dated(_ *settings, t *training) string {
+	t.step.Eager = t.step.Eager || !t.step.Flash && t.model.EagerBefore(t.step.Release)
 	step := t.step
 	step.Model = t.model
 	return step.Dated()
