@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/plugins/lm/arch"
 )
 
 // averaged is what another micro-batch costs with the same global batch, and why, where that is more than time.
@@ -33,9 +34,9 @@ func averaged(s *settings, t *training) (cost ladder.Cost, why string) {
 	case s.is(axolotl): // which sets model_accepts_loss_kwargs to False: no forward has the number by its own name
 		return ladder.Numerics, "axolotl takes the mean of the micro-batches' means, so that tokens weigh otherwise " +
 			"(core/trainers/base.py:131 of 0.19.0)"
-	case len(v) > 1 && (v[0] < 4 || v[0] == 4 && v[1] < 46):
-		return ladder.Numerics, "transformers before 4.46 takes the mean of the micro-batches' means, so that tokens " +
-			"weigh otherwise (training_step in trainer.py:3485 of 4.45.2)"
+	case len(v) > 1 && (v[0] < 4 || v[0] == 4 && (v[1] < 46 || t.model.OwnLoss(arch.Release(v[1])))):
+		return ladder.Numerics, "transformers before 4.46, and mistral before 4.48, takes the mean of the micro-batches' " +
+			"means, so that tokens weigh otherwise (training_step in trainer.py:3485 of 4.45.2)"
 	case t.ranks > 1 && off(s, "average_tokens_across_devices"):
 		return ladder.Numerics, "without average_tokens_across_devices each card divides by its own tokens, of which " +
 			"it has others then (_get_num_items_in_batch in trainer.py:2340)"

@@ -66,6 +66,9 @@ func (s Step) Dated() string {
 // EagerBefore reports whether attention is eager by default: in releases before the model has it by SDPA.
 func (c Config) EagerBefore(r Release) bool { return r.before(eras[c.Type].sdpa) }
 
+// OwnLoss reports whether the model's own forward makes the loss, the mean over a micro-batch's tokens.
+func (c Config) OwnLoss(r Release) bool { return r.before(eras[c.Type].loss) }
+
 // keepsKV reports whether the outputs have keys and values of all layers: use_cache of the configuration is on in a
 // training, too, except under activation checkpointing, and in 4.43 and 4.44 (modeling_llama.py:954 of 4.44.2).
 func (d *decoder) keepsKV() bool {

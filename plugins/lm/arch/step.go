@@ -291,7 +291,7 @@ func (d *decoder) project(hidden nn.Tensor) (logits nn.Tensor) {
 	default:
 		d.upcast(func() { logits = d.Linear(head, hidden, d.Vocab, d.Type == "phi") })
 	}
-	if d.s.Release.before(d.era().loss) {
+	if d.OwnLoss(d.s.Release) {
 		d.Line("logits = logits.float()")
 		logits = d.To(logits, nn.F32)
 	}
