@@ -115,8 +115,8 @@ var (
 		"max_memory device_map overrides_of_model_config overrides_of_model_kwargs model_quantization_config " +
 		"dynamic_checkpoint " +
 		"lisa_step_interval trainer_cls noisy_embedding_alpha qat activation_offloading selective_checkpointing " +
-		"bnb_config_kwargs eval_table_size revision_of_model base_model_config optim_args " +
-		"model_config model_kwargs model_revision") // other names of three of these (utils/schemas/deprecated.py:149)
+		"bnb_config_kwargs eval_table_size base_model_config optim_args " +
+		"model_config model_kwargs model_revision") // other names of these, and of revision_of_model (utils/schemas/deprecated.py:149)
 	axolotlOnes = strings.Fields("tensor_parallel_size context_parallel_size sequence_parallel_degree dp_shard_size " +
 		"dp_replicate_size expert_parallel_size")
 )
@@ -142,7 +142,7 @@ func releaseAxolotl(s *settings, t *training) string {
 
 // modelAxolotl reads the model, the length of a sequence, and the types.
 func modelAxolotl(s *settings, t *training) string {
-	if _, why := load(s, t, s.text("base_model", ""), "main"); why != "" {
+	if _, why := load(s, t, s.text("base_model", ""), s.text("revision_of_model", "main")); why != "" {
 		return why
 	}
 	var err error

@@ -340,3 +340,18 @@ func TestAxolotlProgram(t *testing.T) {
 	plugintest.Program(t, "./launch-plugin-lm",
 		kit.Case{Name: "axolotl", Command: axolotlAt(t, nil, "train", "a.yaml", "--micro-batch-size", "2")})
 }
+
+// A revision names which files of a model of the hub are read: a folder has one kind, and another revision of a public
+// model may be another shape than the table's.
+func TestReadsRevisionOfModel(t *testing.T) {
+	if r := recognised(t, axolotlAt(t, map[string]string{"revision_of_model": "6299b5a"}, "train", "a.yaml")); r.unknown != "" {
+		t.Errorf("of a folder: unknown because %q", r.unknown)
+	}
+	for revision, unknown := range map[string]string{"main": "", "6299b5a": "is not on this machine"} {
+		r := recognised(t, axolotlAt(t, map[string]string{"base_model": "Qwen/Qwen3-8B", "revision_of_model": revision},
+			"train", "a.yaml"))
+		if !strings.Contains(r.unknown, unknown) || (r.unknown == "") != (unknown == "") {
+			t.Errorf("%s: unknown because %q, want %q", revision, r.unknown, unknown)
+		}
+	}
+}
