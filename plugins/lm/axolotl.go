@@ -116,7 +116,7 @@ var (
 		"dynamic_checkpoint " +
 		"lisa_step_interval trainer_cls noisy_embedding_alpha qat activation_offloading selective_checkpointing " +
 		"bnb_config_kwargs eval_table_size base_model_config optim_args " +
-		"model_config model_kwargs model_revision") // other names of these, and of revision_of_model (utils/schemas/deprecated.py:149)
+		"model_config model_kwargs model_revision") // and what these were called (utils/schemas/deprecated.py:149)
 	axolotlOnes = strings.Fields("tensor_parallel_size context_parallel_size sequence_parallel_degree dp_shard_size " +
 		"dp_replicate_size expert_parallel_size")
 )

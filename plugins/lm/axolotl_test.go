@@ -344,7 +344,8 @@ func TestAxolotlProgram(t *testing.T) {
 // A revision names which files of a model of the hub are read: a folder has one kind, and another revision of a public
 // model may be another shape than the table's.
 func TestReadsRevisionOfModel(t *testing.T) {
-	if r := recognised(t, axolotlAt(t, map[string]string{"revision_of_model": "6299b5a"}, "train", "a.yaml")); r.unknown != "" {
+	r := recognised(t, axolotlAt(t, map[string]string{"revision_of_model": "6299b5a"}, "train", "a.yaml"))
+	if r.unknown != "" {
 		t.Errorf("of a folder: unknown because %q", r.unknown)
 	}
 	for revision, unknown := range map[string]string{"main": "", "6299b5a": "is not on this machine"} {

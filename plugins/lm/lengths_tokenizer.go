@@ -26,7 +26,8 @@ var (
 // tokenizerOf is that of the model. Of a public model without files here its kind is known: BPE of bytes, or with bytes
 // for what is in no token.
 func tokenizerOf(s *settings, t *training) (*tokens.Tokenizer, error) {
-	p, err := s.find(s.text("model_name_or_path", s.text("base_model", "")), s.text("model_revision", s.text("revision_of_model", "main")))
+	p, err := s.find(s.text("model_name_or_path", s.text("base_model", "")),
+		s.text("model_revision", s.text("revision_of_model", "main")))
 	if err != nil {
 		return nil, err
 	}

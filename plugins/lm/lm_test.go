@@ -449,7 +449,8 @@ func TestLeaves(t *testing.T) {
 	declined("no training", cmd(t, folder(t, nil), "run_clm.py", "--model_name_or_path", "model", "--do_eval"))
 	declined("adapters", cmd(t, folder(t,
 		map[string]string{"run_clm.py": script + "\nfrom peft import get_peft_model\n"}), asked...))
-	for version, unknown := range map[string]string{"4.57.1": "", "4.44.0": "", "4.35.2": "", "4.29.2": "4.29.2", "4.39.3": "4.39"} {
+	for version, unknown := range map[string]string{"4.57.1": "", "4.44.0": "", "4.35.2": "", "4.29.2": "4.29.2",
+		"4.39.3": "4.39"} {
 		old := cmd(t, folder(t, map[string]string{"model/config.json": strings.Replace(tiny, "float32", "bfloat16", 1)}),
 			append(asked[:len(asked):len(asked)], "--gradient_checkpointing")...)
 		old.Args[0] = interpreter(t, version)

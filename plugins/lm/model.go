@@ -39,9 +39,9 @@ type public struct {
 //go:embed models.json
 var modelsText []byte
 
-// publics are the shapes of public models, from their config.json and tokenizer_config.json on huggingface.co. The 96 that
-// came on 2026-11-29 could not be read there: litgpt 0.5.13 (litgpt/config.py) has 52 of them, with the same shapes, and all
-// come to the numbers of parameters that are published.
+// publics are the shapes of public models, from their config.json and tokenizer_config.json on huggingface.co. The 96
+// that came on 2026-11-29 could not be read there: litgpt 0.5.13 (litgpt/config.py) has 52 of them, with the same
+// shapes, and all come to the numbers of parameters that are published.
 var publics = sync.OnceValue(func() (all map[string]*public) {
 	if err := json.Unmarshal(modelsText, &all); err != nil {
 		panic(err) // the tests read it

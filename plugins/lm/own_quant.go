@@ -89,8 +89,8 @@ func (r *ownReader) prepared() (made python.Call, model python.Range, err error)
 	return made, model, nil
 }
 
-// quantisedOwn is a model as BitsAndBytesConfig loads it, and as peft prepares it: all that is not quantised is float32,
-// and the embedding's result asks for a gradient.
+// quantisedOwn is a model as BitsAndBytesConfig loads it, and as peft prepares it: all that is not quantised is
+// float32, and the embedding's result asks for a gradient.
 func quantisedOwn(s *settings, t *training) {
 	_, typed := s.get("dtype")
 	four := s.on("load_in_4bit")

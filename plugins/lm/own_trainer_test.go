@@ -268,20 +268,21 @@ func TestReadsQuantisedTrainer(t *testing.T) {
 		return strings.Replace(text, "    model.config.use_cache", prepares+"    model.config.use_cache", 1)
 	}
 	const plainly = "    model = prepare_model_for_kbit_training(model)\n"
+	const keyword = "AutoModelForCausalLM.from_pretrained(MODEL, load_in_8bit=True, torch_dtype=torch.float16)"
+	nested := arch.Quant{Bits: 4, Nested: true, Compute: nn.F16, Loaded: nn.F16}
+	eight := arch.Quant{Bits: 8, Loaded: nn.F16}
 	for name, tt := range map[string]struct {
 		script        string
 		quant         arch.Quant
 		weights       nn.DType
 		checkpointing bool
 	}{
-		"prepared": {script(four, plainly),
-			arch.Quant{Bits: 4, Nested: true, Compute: nn.F16, Loaded: nn.F16}, nn.F32, true},
-		"without checkpointing": {script(four, "    model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)\n"),
-			arch.Quant{Bits: 4, Nested: true, Compute: nn.F16, Loaded: nn.F16}, nn.F32, false},
-		"as it was loaded": {script(four, ""), arch.Quant{Bits: 4, Nested: true, Compute: nn.F16, Loaded: nn.F16}, nn.F16, false},
-		"of 8 bits":        {script(config("load_in_8bit=True"), plainly), arch.Quant{Bits: 8, Loaded: nn.F16}, nn.F32, true},
-		"by a keyword": {script("AutoModelForCausalLM.from_pretrained(MODEL, load_in_8bit=True, torch_dtype=torch.float16)", plainly),
-			arch.Quant{Bits: 8, Loaded: nn.F16}, nn.F32, true},
+		"prepared": {script(four, plainly), nested, nn.F32, true},
+		"without checkpointing": {script(four, strings.Replace(plainly, "(model", "(model, use_gradient_checkpointing=False", 1)),
+			nested, nn.F32, false},
+		"as it was loaded": {script(four, ""), nested, nn.F16, false},
+		"of 8 bits":        {script(config("load_in_8bit=True"), plainly), eight, nn.F32, true},
+		"by a keyword":     {script(keyword, plainly), eight, nn.F32, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := ownTraining(t, tt.script)

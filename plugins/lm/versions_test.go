@@ -19,9 +19,10 @@ func TestReadsTheRelease(t *testing.T) {
 		"installed":        {"4.44.2", "transformers==4.40.0\n", 44, "adamw_torch", ""},
 		"fused by default": {"4.54.1", "", 54, "adamw_torch_fused", ""},
 		"of 5":             {"5.23.0", "", 0, "adamw_torch_fused", ""},
-		"pinned":           {"", "# tried\ntorch>=2.1\nTransformers[torch] == 4.46.3 ; python_version > '3.8'\n", 46, "adamw_torch", ""},
-		"pinned, too old":  {"", "transformers==4.28.1\n", 0, "", "has 4.28.1"},
-		"no pin":           {"", "transformers>=4.40\n", 0, "adamw_torch_fused", ""},
+		"pinned": {"", "# tried\ntorch>=2.1\nTransformers[torch] == 4.46.3 ; python_version > '3.8'\n", 46,
+			"adamw_torch", ""},
+		"pinned, too old": {"", "transformers==4.28.1\n", 0, "", "has 4.28.1"},
+		"no pin":          {"", "transformers>=4.40\n", 0, "adamw_torch_fused", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := cmd(t, folder(t, map[string]string{"requirements.txt": tt.requirements}), asked...)
