@@ -278,7 +278,7 @@ func TestReadsQuantisedTrainer(t *testing.T) {
 		checkpointing bool
 	}{
 		"prepared": {script(four, plainly), nested, nn.F32, true},
-		"without checkpointing": {script(four, strings.Replace(plainly, "(model", "(model, use_gradient_checkpointing=False", 1)),
+		"without checkpointing": {script(four, strings.Replace(plainly, "l)", "l, use_gradient_checkpointing=False)", 1)),
 			nested, nn.F32, false},
 		"as it was loaded": {script(four, ""), nested, nn.F16, false},
 		"of 8 bits":        {script(config("load_in_8bit=True"), plainly), eight, nn.F32, true},

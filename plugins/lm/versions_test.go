@@ -45,7 +45,8 @@ func TestReadsTheRelease(t *testing.T) {
 	}
 }
 
-// The plan names the release that its estimate follows, and logits in float32 with their copies are more than those of 5.
+// The plan names the release that its estimate follows, and logits in float32 with their copies are more than those of
+// 5.
 func TestPricesTheRelease(t *testing.T) {
 	least := map[string]mem.Estimate{}
 	for _, version := range []string{"4.44.2", "5.23.0"} {
@@ -58,8 +59,9 @@ func TestPricesTheRelease(t *testing.T) {
 		least[version] = set.Phases[0].Rungs[0].Estimates[0]
 	}
 	old, now := least["4.44.2"], least["5.23.0"]
-	if !strings.HasSuffix(old.Items[0].From, "in transformers 4.44") || strings.Contains(now.Items[0].From, "transformers") {
-		t.Errorf("parameters are from %q and %q", old.Items[0].From, now.Items[0].From)
+	before, after := old.Items[0].From, now.Items[0].From
+	if !strings.HasSuffix(before, "in transformers 4.44") || strings.Contains(after, "transformers") {
+		t.Errorf("parameters are from %q and %q", before, after)
 	}
 	if old.Total() <= now.Total() {
 		t.Errorf("%v with transformers 4.44, and %v with 5", old.Total(), now.Total())

@@ -142,8 +142,8 @@ func ofAxolotl(l lmStep, s *arch.Step) error {
 }
 
 // ofTRL are 4-bit weights that trl from 0.7.10 to 1.15 trains in bf16: peft makes all else float32, and
-// peft_module_casting_to_bf16 makes the embedding, the last layer and the adapters bfloat16 again (trl/trainer/utils.py of
-// 0.7.10). The norms stay float32, which is not counted.
+// peft_module_casting_to_bf16 makes the embedding, the last layer and the adapters bfloat16 again (trl/trainer/utils.py
+// of 0.7.10). The norms stay float32, which is not counted.
 func ofTRL(l lmStep, s *arch.Step) error {
 	s.LoRA.Type = nn.BF16
 	return asLoaded(l, s)

@@ -31,8 +31,8 @@ const (
 	cached  = "transformers 4.31 returns every layer's keys and values without checkpointing " +
 		"(modeling_llama.py:324), and " +
 		"accelerate makes them float32"
-	varied = "the data's rows have other lengths each, and what is reserved holds pieces of the lengths before: the same " +
-		"adapters over Yi-34B, of which little is left over, agree within 3 %"
+	varied = "the data's rows have other lengths each, and what is reserved holds pieces of the lengths before: the " +
+		"same adapters over Yi-34B, of which little is left over, agree within 3 %"
 	loop = "the program's own loop keeps the logits alive through the backward (out, in measure.py), and the " +
 		"Trainer does not"
 )
@@ -73,14 +73,15 @@ func (c lmCards) table(p *printer) {
 		"was estimated, and scored once, on %s, before FlashAttention, Liger and ZeRO had a formula. %s An allocated or "+
 		"reserved figure agrees within %.0f %%, one of the driver within %.0f %%.", c.score.Date, c.Rule, 100*allocatedOff,
 		100*usedOff)
-	p.text("A row whose source names a release of transformers 4 from 4.30 on is priced with that release, where its model " +
-		"has a formula with it. Older ones are held against the formulas of 5, not against the command. Rows 33 to 41 have an " +
-		"estimate since FlashAttention has a formula, later " +
+	p.text("A row whose source names a release of transformers 4 from 4.30 on is priced with that release, where its " +
+		"model has a formula with it. Older ones are held against the formulas of 5, not against the command. Rows 33 to " +
+		"41 have an estimate since FlashAttention has a formula, later " +
 		"on that day, and so have no score. The first estimate of row 20 was 46.43 GiB, more than its card has: the " +
 		"row's step had " +
 		"been written as if LLaMA-Factory prepared a model as peft does, and its code does not. That mends the steps " +
 		"of rows 20 " +
-		"and 21, and no formula. Rows 74 to 130 came on 2026-11-29, labelled by others before they were estimated; the steps " +
+		"and 21, and no formula. Rows 74 to 130 came on 2026-11-29, labelled by others before they were estimated; the " +
+		"steps " +
 		"of rows 88 to 94 and 124 were mended once: trl makes embedding and adapters bfloat16 again.")
 	c.summary(p)
 	c.rows(p)

@@ -12,7 +12,8 @@ type Release int64
 // before reports whether it is older than that release of transformers 4.
 func (r Release) before(other Release) bool { return r > 0 && r < other }
 
-// An era is since which releases of transformers 4 a model does what it does in 5 (models/NAME/modeling_NAME.py of each).
+// An era is since which releases of transformers 4 a model does what it does in 5 (models/NAME/modeling_NAME.py of
+// each).
 type era struct {
 	first  Release // that has a formula
 	sdpa   Release // the model has attention by SDPA, which is then the default
@@ -55,7 +56,7 @@ func (s Step) Dated() string {
 		return fmt.Sprintf("%s has no formula with transformers 4.%d", name, r)
 	case r < e.sdpa && !s.Eager && !s.Flash:
 		return fmt.Sprintf("%s has no attention by SDPA in transformers 4.%d", name, r)
-	case name == "phi" && r < 57 && s.LoRA != nil && s.Checkpointing: // it was recorded 24 % too high, and nothing says why
+	case name == "phi" && r < 57 && s.LoRA != nil && s.Checkpointing: // rows are 24 % below it, and nothing says why
 		return fmt.Sprintf("adapters of phi with activation checkpointing have no formula with transformers 4.%d", r)
 	case r < 57 && s.Liger != Liger{}:
 		return fmt.Sprintf("Liger's kernels have no formula with transformers 4.%d", r)
