@@ -22,8 +22,15 @@ func divideTrainer(s *settings, t *training) (err error) {
 		return err
 	}
 	t.ranks, err = devices(s)
-	t.replicas = t.ranks > 1 && s.prog.Path() != "" // trl and LLaMA-Factory start a process for each card (launcher.py:61)
+	t.replicas = t.ranks > 1 && (s.prog.Path() != "" || alone(s))
 	return err
+}
+
+// alone reports whether a program that is installed starts no process for each card. trl and LLaMA-Factory do
+// (launcher.py:61 of 0.9.5), the latter since 0.8 (cli.py:65 of 0.7.1, cli.py:76 of 0.8.0).
+func alone(s *settings) bool {
+	v := s.release("llamafactory")
+	return s.is(llamaFactory) && len(v) > 1 && v[0] == 0 && v[1] < 8
 }
 
 // launched is how many processes the launchers before the program start; 0 for none of them.

@@ -67,3 +67,18 @@ func TestPricesTheRelease(t *testing.T) {
 		t.Errorf("%v with transformers 4.44, and %v with 5", old.Total(), now.Total())
 	}
 }
+
+// LLaMA-Factory's own command starts a process for each card since 0.8.
+func TestStartsAProcessForEachCard(t *testing.T) {
+	for version, one := range map[string]bool{"0.7.1": true, "0.8.0": false, "": false} {
+		c := factory(t, "a.yaml")
+		c.Args, c.Devices = []string{"llamafactory-cli", "train", "a.yaml"}, 4
+		if version != "" {
+			write(t, c.Dir, map[string]string{"requirements.txt": "llamafactory==" + version + "\n"})
+		}
+		r := recognised(t, c)
+		if r.replicas != one || strings.Contains(r.unknown, "DataParallel") != one {
+			t.Errorf("%q: replicas %v, unknown because %q", version, r.replicas, r.unknown)
+		}
+	}
+}
