@@ -14,6 +14,7 @@ func TestRecorded(t *testing.T) {
 		"steps_lm.json":                 150, // transformers' own classes, at true sizes on the meta device
 		"steps_lm_440.json":             94,  // those of transformers 4.40
 		"steps_lm_444.json":             92,
+		"steps_lm_446.json":             82,
 		"steps_lm_449.json":             92,
 		"steps_lm_trainer.json":         99, // the Trainer itself on a CPU, also of a script of one's own, and SFTTrainer
 		"steps_lm_trainer_430.json":     5,  // the Trainer of transformers 4.30

@@ -84,11 +84,11 @@ func (d *decoder) remember(k, v nn.Tensor) {
 	}
 }
 
-// widenKV is what ConvertOutputsToFp32 makes of keys and values in tuples, which they are before 4.43
+// widenKV is what ConvertOutputsToFp32 makes of keys and values in tuples, which they are before 4.48
 // (modeling_llama.py:1050 of 4.36.2, to_legacy_cache). A DynamicCache it leaves alone (recursively_apply in
 // accelerate/utils/operations.py).
 func (d *decoder) widenKV() {
-	if d.s.Autocast == nn.F32 || !d.s.Release.before(43) {
+	if d.s.Autocast == nn.F32 || !d.s.Release.before(functions) {
 		return
 	}
 	for i, x := range d.outputs {
@@ -164,7 +164,7 @@ func (d *decoder) shiftedLoss(wide nn.Tensor) (loss nn.Tensor) {
 	b, n, v := wide.Dim(0), wide.Dim(1), wide.Dim(2)
 	d.Scope("loss_function", func() {
 		d.Line("shift_logits = logits[..., :-1, :].contiguous()")
-		shifted := d.Hold(d.Clone(d.Narrow(wide, 1, n-1)))
+		shifted := d.Hold(d.Contiguous(d.Narrow(wide, 1, n-1))) // of one sequence it is
 		labels := d.Hold(d.Zeros(nn.I64, b*(n-1)))
 		d.Line("loss = loss_fct(shift_logits, shift_labels)")
 		loss = d.CrossEntropy(d.View(shifted, b*(n-1), v), labels)
