@@ -16,6 +16,7 @@ func TestRecorded(t *testing.T) {
 		"steps_lm_444.json":             92,
 		"steps_lm_446.json":             82,
 		"steps_lm_449.json":             92,
+		"steps_lm_455.json":             115,
 		"steps_lm_trainer.json":         99, // the Trainer itself on a CPU, also of a script of one's own, and SFTTrainer
 		"steps_lm_trainer_430.json":     5,  // the Trainer of transformers 4.30
 		"steps_lm_trainer_434.json":     21,
