@@ -29,8 +29,7 @@ func divideTrainer(s *settings, t *training) (err error) {
 // alone reports whether a program that is installed starts no process for each card. trl and LLaMA-Factory do
 // (launcher.py:61 of 0.9.5), the latter since 0.8 (cli.py:65 of 0.7.1, cli.py:76 of 0.8.0).
 func alone(s *settings) bool {
-	v := s.release("llamafactory")
-	return s.is(llamaFactory) && len(v) > 1 && v[0] == 0 && v[1] < 8
+	return s.is(llamaFactory) && factoryBefore(s, 0, 8)
 }
 
 // launched is how many processes the launchers before the program start; 0 for none of them.

@@ -66,7 +66,11 @@ func modelFactory(s *settings, t *training) string {
 		return why
 	}
 	var err error
-	if t.step.Length, err = s.count("cutoff_len", 2048); err != nil { // hparams/data_args.py:46
+	cut := int64(2048) // hparams/data_args.py:46
+	if factoryBefore(s, 0, 9, 1) {
+		cut = 1024 // hparams/data_args.py:45 of 0.9.0
+	}
+	if t.step.Length, err = s.count("cutoff_len", cut); err != nil {
 		return err.Error()
 	}
 	t.pads, t.multiple = true, true // of 8 (train/sft/workflow.py:63, train/dpo/workflow.py:50)

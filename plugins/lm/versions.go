@@ -90,6 +90,12 @@ func dated(_ *settings, t *training) string {
 	return step.Dated()
 }
 
+// factoryBefore reports whether LLaMA-Factory is known to be older than that release.
+func factoryBefore(s *settings, release ...int) bool {
+	v := s.release("llamafactory")
+	return len(v) > 0 && slices.Compare(v, release) < 0
+}
+
 func orNone(version string) string {
 	if version == "" {
 		return "none that is known"

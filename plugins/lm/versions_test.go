@@ -70,7 +70,7 @@ func TestPricesTheRelease(t *testing.T) {
 
 // LLaMA-Factory's own command starts a process for each card since 0.8.
 func TestStartsAProcessForEachCard(t *testing.T) {
-	for version, one := range map[string]bool{"0.7.1": true, "0.8.0": false, "": false} {
+	for version, one := range map[string]bool{"0.7.1": true, "0.8.0": false, "0.10.0": false, "": false} {
 		c := factory(t, "a.yaml")
 		c.Args, c.Devices = []string{"llamafactory-cli", "train", "a.yaml"}, 4
 		if version != "" {
@@ -79,6 +79,22 @@ func TestStartsAProcessForEachCard(t *testing.T) {
 		r := recognised(t, c)
 		if r.replicas != one || strings.Contains(r.unknown, "DataParallel") != one {
 			t.Errorf("%q: replicas %v, unknown because %q", version, r.replicas, r.unknown)
+		}
+	}
+}
+
+// Rows are cut to another length where nothing sets it.
+func TestCutsAsTheRelease(t *testing.T) {
+	for version, want := range map[string]int64{"0.9.0": 1024, "0.9.1": 2048, "": 2048} {
+		c := factory(t, "a.yaml")
+		recipe := strings.Replace(factoryRecipe, "cutoff_len", "max_samples", 1)
+		write(t, c.Dir, map[string]string{"a.yaml": recipe})
+		if version != "" {
+			write(t, c.Dir, map[string]string{"requirements.txt": "llamafactory==" + version + "\n"})
+		}
+		c.Args = []string{"llamafactory-cli", "train", "a.yaml"}
+		if r := recognised(t, c); r.step.Length != want {
+			t.Errorf("%q: rows of %d tokens, want %d (%s)", version, r.step.Length, want, r.unknown)
 		}
 	}
 }
