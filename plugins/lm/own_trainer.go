@@ -99,6 +99,14 @@ func (r *ownReader) harmless(use int) bool {
 		return strings.HasSuffix(field, "_token_id") && !strings.Contains(field, ".") ||
 			field == "use_cache" && r.Of(a.Value) == "False"
 	}
-	return r.Is(use+1, ".") && r.Is(use+3, "(") && slices.Contains([]string{"print_trainable_parameters",
-		"save_pretrained", "num_parameters", "get_memory_footprint"}, r.Token(use+2))
+	if !r.Is(use+1, ".") || !r.Is(use+3, "(") {
+		return false
+	}
+	// what peft's preparation does as well
+	if r.values["kbit"] == "true" && r.Is(use+4, ")") && r.Is(use+2, "gradient_checkpointing_enable") {
+		r.values["kbit_checkpointing"] = "true"
+		return true
+	}
+	return slices.Contains([]string{"print_trainable_parameters", "save_pretrained", "num_parameters",
+		"get_memory_footprint"}, r.Token(use+2)) || r.values["kbit"] == "true" && r.Is(use+2, "enable_input_require_grads")
 }

@@ -268,6 +268,7 @@ func TestReadsQuantisedTrainer(t *testing.T) {
 		return strings.Replace(text, "    model.config.use_cache", prepares+"    model.config.use_cache", 1)
 	}
 	const plainly = "    model = prepare_model_for_kbit_training(model)\n"
+	const without = "    model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)\n"
 	const keyword = "AutoModelForCausalLM.from_pretrained(MODEL, load_in_8bit=True, torch_dtype=torch.float16)"
 	nested := arch.Quant{Bits: 4, Nested: true, Compute: nn.F16, Loaded: nn.F16}
 	eight := arch.Quant{Bits: 8, Loaded: nn.F16}
@@ -278,8 +279,10 @@ func TestReadsQuantisedTrainer(t *testing.T) {
 		checkpointing bool
 	}{
 		"prepared": {script(four, plainly), nested, nn.F32, true},
-		"without checkpointing": {script(four, strings.Replace(plainly, "l)", "l, use_gradient_checkpointing=False)", 1)),
+		"without checkpointing": {script(four, without),
 			nested, nn.F32, false},
+		"with checkpointing of its own": {script(four, without+
+			"    model.gradient_checkpointing_enable()\n    model.enable_input_require_grads()\n"), nested, nn.F32, true},
 		"as it was loaded": {script(four, ""), nested, nn.F16, false},
 		"of 8 bits":        {script(config("load_in_8bit=True"), plainly), eight, nn.F32, true},
 		"by a keyword":     {script(keyword, plainly), eight, nn.F32, true},
@@ -299,6 +302,7 @@ func TestReadsQuantisedTrainer(t *testing.T) {
 	for name, text := range map[string]string{
 		"another setting":  script(config("load_in_8bit=True, llm_int8_threshold=5.0"), plainly),
 		"prepared twice":   script(four, plainly+plainly),
+		"not prepared":     script(four, "    model.gradient_checkpointing_enable()\n"),
 		"prepared, unused": script(four, "    other = prepare_model_for_kbit_training(model)\n"),
 		"computed":         script(config("load_in_4bit=True, bnb_4bit_compute_dtype=compute()"), plainly),
 	} {
