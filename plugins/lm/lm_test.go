@@ -460,9 +460,11 @@ func TestLeaves(t *testing.T) {
 		}
 	}
 	old := cmd(t, folder(t, map[string]string{"model/config.json": `{"model_type": "gpt2"}`}), asked...)
-	old.Args[0] = interpreter(t, "4.57.1")
-	if r := recognised(t, old); !strings.Contains(r.unknown, "gpt2") {
-		t.Errorf("of GPT-2 with transformers 4.57.1: unknown because %q", r.unknown)
+	for version, unknown := range map[string]string{"4.42.4": "gpt2 has no formula", "4.43.4": "", "4.57.1": ""} {
+		old.Args[0] = interpreter(t, version)
+		if r := recognised(t, old); !strings.Contains(r.unknown, unknown) || (r.unknown == "") != (unknown == "") {
+			t.Errorf("of GPT-2 with transformers %s: unknown because %q", version, r.unknown)
+		}
 	}
 	several := cmd(t, folder(t, nil), asked...)
 	several.Devices = 2

@@ -90,7 +90,7 @@ def optimizer(a, model):
 def build(a):
     fields = dict(a["config"])
     config = transformers.AutoConfig.for_model(fields.pop("model_type"), **fields)
-    if not NEW and (config.model_type == "gpt2" or config.model_type == "phi" and a.get("lora") and a.get("recompute")):
+    if not NEW and config.model_type == "phi" and a.get("lora") and a.get("recompute"):
         raise NotImplementedError("it has no formula")
     if NEW:
         config.use_cache = False  # trainer.py:646

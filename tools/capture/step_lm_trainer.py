@@ -218,8 +218,6 @@ def case(a, rec):
 
 def cases(_):
     for name, config in step_lm.SMALL.items():
-        if name == "gpt2" and not NEW:
-            continue  # it keeps keys and values in a cache there, which has no formula
         if name == "phi" and transformers.__version__ < "4.37" or name == "llama grouped" and transformers.__version__ < "4.31":
             continue  # of other modules, or not grouped
         if name == "gpt2":

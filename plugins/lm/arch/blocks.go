@@ -138,7 +138,7 @@ func (d *decoder) repeatKV(x nn.Tensor) nn.Tensor {
 // weights that eager attention returns are a variable of its caller's, and of the layer's ("_"): see
 // [decoder.unnamed].
 func (d *decoder) attend(layer int64, q, k, v nn.Tensor) (y nn.Tensor) {
-	d.remember(k, v)
+	k, v = d.remember(k, v)
 	mask, masked := d.full, d.masked[0]
 	if d.slides(layer) {
 		mask, masked = d.window, d.masked[1]

@@ -2,6 +2,7 @@ package arch
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -31,6 +32,7 @@ var eras = map[string]era{
 	"gemma":   {first: 40, sdpa: 40, loss: 46, shares: 48},
 	"phi":     {first: 40, sdpa: 40, loss: 46, shares: 45, tables: 45},
 	"qwen3":   {first: 51},
+	"gpt2":    {first: 43, sdpa: 43, loss: 48},
 }
 
 // Releases of transformers 4 since which all models do what they do in 5.
@@ -74,26 +76,40 @@ func (c Config) OwnLoss(r Release) bool { return r.before(eras[c.Type].loss) }
 // training, too, except under activation checkpointing, and in 4.43 and 4.44 (modeling_llama.py:954 of 4.44.2).
 func (d *decoder) keepsKV() bool {
 	r := d.s.Release
-	return r > 0 && !(d.s.Checkpointing && d.Training) && !(d.Training && (r == 43 || r == 44))
+	without := d.Training && (d.s.Checkpointing || d.Type != "gpt2" && (r == 43 || r == 44))
+	return r > 0 && !without
 }
 
-// remember makes the outputs keep a layer's keys and values (DynamicCache.update in cache_utils.py).
-func (d *decoder) remember(k, v nn.Tensor) {
-	if d.keepsKV() {
-		d.outputs = append(d.outputs, k, v)
+// remember makes the outputs keep a layer's keys and values (DynamicCache.update in cache_utils.py). Since 4.56 they are
+// joined with none, and so copied (DynamicLayer.lazy_initialization): of gpt2, whose own are parts of one tensor, which
+// stays with the queries.
+func (d *decoder) remember(k, v nn.Tensor) (nn.Tensor, nn.Tensor) {
+	if !d.keepsKV() {
+		return k, v
 	}
+	if d.s.Release >= 56 && d.Type == "gpt2" {
+		k, v = d.Hold(d.Copy("torch.cat", k, k.Shape()...)), d.Hold(d.Copy("torch.cat", v, v.Shape()...))
+	}
+	d.outputs = append(d.outputs, k, v)
+	return k, v
 }
 
 // widenKV is what ConvertOutputsToFp32 makes of keys and values in tuples, which they are before 4.48
-// (modeling_llama.py:1050 of 4.36.2, to_legacy_cache). A DynamicCache it leaves alone (recursively_apply in
+// (modeling_llama.py:1050 of 4.36.2, to_legacy_cache), and gpt2's before 4.56. A DynamicCache it leaves alone (recursively_apply in
 // accelerate/utils/operations.py).
 func (d *decoder) widenKV() {
-	if d.s.Autocast == nn.F32 || !d.s.Release.before(functions) {
+	tuples := functions
+	if d.Type == "gpt2" {
+		tuples = 56
+	}
+	if !d.s.Release.before(tuples) {
 		return
 	}
-	for i, x := range d.outputs {
+	before := slices.Clone(d.outputs)
+	for i, x := range before {
 		d.outputs[i] = d.Hold(d.To(x, nn.F32))
 	}
+	d.Scope("", func() {}, before...)
 }
 
 // aligned are queries, keys and values as the function of SDPA of transformers 4 is given them. Keys and values of

@@ -241,12 +241,13 @@ func (s Step) computeLoss(d *decoder, ids nn.Tensor, outputs func(logits nn.Tens
 		}
 		logits = d.Hold(logits)
 		if s.Autocast != nn.F32 { // ConvertOutputsToFp32 (accelerate/utils/operations.py:913), of the logits too
-			logits = d.Rebind(logits, d.To(logits, nn.F32))
+			wide := d.Hold(d.To(logits, nn.F32))
+			d.widenKV() // the outputs before it live until it returns
+			logits = d.Rebind(logits, wide)
 		}
 		if s.World > 1 { // loss *= loss_scale (trainer.py:2207)
 			loss = d.Hold(d.MulScalar(loss))
 		}
-		d.widenKV()
 		outputs(logits)
 		d.Scope("", func() {}, d.outputs...)
 	})
@@ -291,7 +292,7 @@ func (d *decoder) project(hidden nn.Tensor) (logits nn.Tensor) {
 	default:
 		d.upcast(func() { logits = d.Linear(head, hidden, d.Vocab, d.Type == "phi") })
 	}
-	if d.OwnLoss(d.s.Release) {
+	if d.OwnLoss(d.s.Release) && d.Type != "gpt2" {
 		d.Line("logits = logits.float()")
 		logits = d.To(logits, nn.F32)
 	}
@@ -325,7 +326,11 @@ func (d *decoder) causalLoss(logits nn.Tensor) (loss nn.Tensor) {
 	b, n, v := logits.Dim(0), logits.Dim(1), logits.Dim(2)
 	d.Scope("loss_function", func() {
 		d.Line("logits = logits.float()")
-		wide := d.Hold(d.To(logits, nn.F32))
+		kind := nn.F32
+		if d.OwnLoss(d.s.Release) { // gpt2's is of the logits as they are (modeling_gpt2.py:1318 of 4.44.2)
+			kind = logits.DType()
+		}
+		wide := d.Hold(d.To(logits, kind))
 		if d.s.Release.before(paddedLoss) {
 			loss = d.shiftedLoss(wide)
 			return
