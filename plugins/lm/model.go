@@ -29,19 +29,26 @@ type pretrained struct {
 }
 
 // A public is a model of the hub by its name, for where the cache does not have it yet: its config.json, its
-// tokenizer's model_max_length, and the type of its weights.
+// tokenizer's model_max_length (0 for none; nil where it is not known), and the type of its weights ("" where it is
+// not known).
 type public struct {
 	Config    json.RawMessage `json:"config"`
-	MaxLength int64           `json:"model_max_length"`
+	MaxLength *int64          `json:"model_max_length"`
 	Weights   string          `json:"weights"`
+	Source    string          `json:"source"`
 }
 
 //go:embed models.json
 var modelsText []byte
 
-// publics are the shapes of public models, from their config.json and tokenizer_config.json on huggingface.co. The 96
-// that came on 2026-11-29 could not be read there: litgpt 0.5.13 (litgpt/config.py) has 52 of them, with the same
-// shapes, and all come to the numbers of parameters that are published.
+// publics are the shapes of public models. Those without a source are from their config.json and tokenizer_config.json
+// on huggingface.co. The others could not be read there. Each says what confirms its layers, width, heads, key-value
+// heads, intermediate size, vocabulary and tied embeddings, and its positions and type where the entry has them: the
+// table of a library, a config.json in a repository, or that of a page of huggingface.co, which is the model's own or
+// of a model made from it and naming it (_name_or_path). "as X in" is a source of X that the model was tuned from, or
+// that was tuned from it. Where two differ, a config.json that names the model counts (litgpt has its own positions of
+// Mistral-7B-v0.1, Qwen2.5's instruct models and CodeLlama-13b-Instruct). Positions of Qwen3's base models have no
+// source, and no release of transformers keeps a table of them.
 var publics = sync.OnceValue(func() (all map[string]*public) {
 	if err := json.Unmarshal(modelsText, &all); err != nil {
 		panic(err) // the tests read it
@@ -66,7 +73,11 @@ func (s *settings) find(name, revision string) (p pretrained, err error) {
 			}
 		}
 		if known, ok := publics()[name]; ok && revision == "main" {
-			return pretrained{config: known.Config, longest: known.MaxLength, tokenizer: true, known: known}, nil
+			p = pretrained{config: known.Config, tokenizer: known.MaxLength != nil, known: known}
+			if p.tokenizer {
+				p.longest = *known.MaxLength
+			}
+			return p, nil
 		}
 	}
 	return p, fmt.Errorf("the model %q: %w", name, errNoModel)
