@@ -44,11 +44,12 @@ var modelsText []byte
 // publics are the shapes of public models. Those without a source are from their config.json and tokenizer_config.json
 // on huggingface.co. The others could not be read there. Each says what confirms its layers, width, heads, key-value
 // heads, intermediate size, vocabulary and tied embeddings, and its positions and type where the entry has them: the
-// table of a library, a config.json in a repository, or that of a page of huggingface.co, which is the model's own or
-// of a model made from it and naming it (_name_or_path). "as X in" is a source of X that the model was tuned from, or
-// that was tuned from it. Where two differ, a config.json that names the model counts (litgpt has its own positions of
-// Mistral-7B-v0.1, Qwen2.5's instruct models and CodeLlama-13b-Instruct). Positions of Qwen3's base models have no
-// source, and no release of transformers keeps a table of them.
+// table of a library, a configuration in a repository, or the config.json of a page of huggingface.co, which is the
+// model's own or that of a model made from it, by whose name it goes (_name_or_path): the type can then be the copy's.
+// "as X in" is a source of X that the model was tuned from, or that was tuned from it. Where two differ, a config.json
+// that names the model counts: litgpt has other positions of Mistral-7B-Instruct-v0.1, CodeLlama-13b-Instruct and
+// Qwen2.5's instruct models. Positions of Qwen3's base models have no source, and no release of transformers keeps a
+// table of them.
 var publics = sync.OnceValue(func() (all map[string]*public) {
 	if err := json.Unmarshal(modelsText, &all); err != nil {
 		panic(err) // the tests read it
