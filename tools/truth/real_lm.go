@@ -229,7 +229,10 @@ func (r *lmRow) price(config json.RawMessage) {
 		r.err = err
 		return
 	}
-	s.Release = r.release(s)
+	if s.Release, err = r.release(s); err != nil {
+		r.err = err
+		return
+	}
 	e := arch.Training(s)
 	if !e.Known() {
 		r.err = noFormula(e.Unknown)
@@ -241,19 +244,32 @@ func (r *lmRow) price(config json.RawMessage) {
 	r.refused = r.What != "does not fit" && r.Total > 0 && p.Estimate.Total() > r.Total
 }
 
-var transformers4 = regexp.MustCompile(`transformers 4\.(\d+)`)
+// named is the release of transformers that a row's source names, or the month of its code.
+var named = regexp.MustCompile(`transformers (?:of )?(\d+)(?:[.-](\d+))?`)
 
-// release is that of transformers which a row names, where the model has a formula with it; 0 for that of 5.
-func (r lmRow) release(s arch.Step) arch.Release {
-	named := transformers4.FindStringSubmatch(r.Software)
-	if named == nil {
-		return 0
+// oldest4 is the first release of transformers 4 that launch has formulas of.
+const oldest4 = 30
+
+// release is that of transformers 4 which a row names; 0 for 5, and where it names none. launch says of an older one,
+// and of one in which the model has no formula, that it is not known.
+func (r lmRow) release(s arch.Step) (arch.Release, error) {
+	v := named.FindStringSubmatch(r.Software)
+	if v == nil {
+		return 0, nil
 	}
-	n, _ := strconv.Atoi(named[1])
-	if s.Release = arch.Release(n); s.Dated() != "" {
-		return 0
+	major, _ := strconv.Atoi(v[1])
+	minor, _ := strconv.Atoi(v[2])
+	switch {
+	case major == 5:
+		return 0, nil
+	case major != 4 || minor < oldest4:
+		return 0, noFormula(v[0] + " has no formula")
 	}
-	return s.Release
+	s.Release = arch.Release(minor)
+	if why := s.Dated(); why != "" {
+		return 0, noFormula(why)
+	}
+	return s.Release, nil
 }
 
 // unknown reports whether a row has no estimate for a reason that is its own: a form or a model without a formula.

@@ -8,8 +8,6 @@ import (
 
 // lmReasons say why an observation of a language model differs from its estimate, by its number.
 var lmReasons = map[int]string{
-	3:  shifted + ": 0.77 GiB. It is the allocation of 786 MiB that failed",
-	4:  "about a gibibyte of the card was in use by others",
 	25: cached + ": 2.6 GiB of the 8.3 that are missing. The rest is not explained, and torch's version is not known",
 	27: cached + ": 2.3 GiB of the 7.6 that are missing. The rest is as unexplained as row 25's",
 	42: loop + ", 0.12 GiB", 45: loop + ", 0.75 GiB: all of the difference",
@@ -27,8 +25,7 @@ var lmReasons = map[int]string{
 
 // What several rows have in common. The files are transformers' own, of the versions that the rows name.
 const (
-	shifted = "transformers before 5 copies the logits without the last token (shift_logits, loss_utils.py:39 of 4.48.1)"
-	cached  = "transformers 4.31 returns every layer's keys and values without checkpointing " +
+	cached = "transformers 4.31 returns every layer's keys and values without checkpointing " +
 		"(modeling_llama.py:324), and " +
 		"accelerate makes them float32"
 	varied = "the data's rows have other lengths each, and what is reserved holds pieces of the lengths before: the " +
@@ -73,16 +70,13 @@ func (c lmCards) table(p *printer) {
 		"was estimated, and scored once, on %s, before FlashAttention, Liger and ZeRO had a formula. %s An allocated or "+
 		"reserved figure agrees within %.0f %%, one of the driver within %.0f %%.", c.score.Date, c.Rule, 100*allocatedOff,
 		100*usedOff)
-	p.text("A row whose source names a release of transformers 4 from 4.30 on is priced with that release, where its " +
-		"model has a formula with it. Older ones are held against the formulas of 5, not against the command. Rows 33 to " +
-		"41 have an estimate since FlashAttention has a formula, later " +
-		"on that day, and so have no score. The first estimate of row 20 was 46.43 GiB, more than its card has: the " +
-		"row's step had " +
-		"been written as if LLaMA-Factory prepared a model as peft does, and its code does not. That mends the steps " +
-		"of rows 20 " +
-		"and 21, and no formula. Rows 74 to 130 came on 2026-11-29, labelled by others before they were estimated; the " +
-		"steps " +
-		"of rows 88 to 94 and 124 were mended once: trl makes embedding and adapters bfloat16 again.")
+	p.text("A row whose source names a release of transformers 4 from 4.30 on is priced with that release. Where it names " +
+		"an older one, or one in which the model has no formula, there is no estimate, as launch gives none. Rows 33 to " +
+		"41 have an estimate since FlashAttention has a formula, later on that day, and so have no score. The first " +
+		"estimate of row 20 was 46.43 GiB, more than its card has: the row's step had been written as if LLaMA-Factory " +
+		"prepared a model as peft does, and its code does not. That mends the steps of rows 20 and 21, and no formula. " +
+		"Rows 74 to 130 came on 2026-11-29, labelled by others before they were estimated; the steps of rows 88 to 94 " +
+		"and 124 were mended once: trl makes embedding and adapters bfloat16 again.")
 	c.summary(p)
 	c.rows(p)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/unit"
+	"github.com/launch-ml/launch/plugins/lm/arch"
 )
 
 // lmFile is the observations as they were labelled, without an estimate.
@@ -108,6 +109,23 @@ func TestLMCards(t *testing.T) {
 		got := strings.Join(changed.broken(), "; ")
 		if tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 			t.Errorf("%s: broken is %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+// A release that launch does not know gives no estimate; where none is named, the formulas are those of 5.
+func TestLMRelease(t *testing.T) {
+	s := arch.Step{Model: arch.Config{Type: "llama"}, Weights: nn.F32, Eager: true}
+	for software, want := range map[string]arch.Release{"transformers 4.36, torch 2.1": 36, "trl and transformers 4.46": 46,
+		"transformers 4.30 (development)": 30, "transformers 5.13.1, peft 0.19": 0, "LLaMA-Factory of 2024-05": 0} {
+		if got, err := (lmRow{Software: software}).release(s); got != want || err != nil {
+			t.Errorf("%s: release %d, error %v", software, got, err)
+		}
+	}
+	for _, software := range []string{"transformers 2.5, run_clm.py", "transformers 4.3.3, torch 1.6", "transformers 4.28",
+		"transformers of 2022-05, run_clm.py", "transformers 4.38"} { // llama has no formula with 4.38
+		if got, err := (lmRow{Software: software}).release(s); err == nil {
+			t.Errorf("%s: release %d, and launch knows none", software, got)
 		}
 	}
 }
