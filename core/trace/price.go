@@ -193,7 +193,8 @@ func (t *Trace) told(phases []Phase) string {
 	if t.End.Steps == 1 {
 		s = ""
 	}
-	text := fmt.Sprintf("traced with torch %s, without computing anything: %d optimizer step%s", t.End.Torch, t.End.Steps, s)
+	text := fmt.Sprintf("traced with torch %s, without computing anything: %d optimizer step%s", t.End.Torch,
+		t.End.Steps, s)
 	if len(seen) > 0 {
 		text += ": " + strings.Join(seen, ", ")
 	} else {

@@ -26,7 +26,8 @@ var owns = []struct {
 var ownMark = []string{"SFTConfig|DPOConfig|TrainingArguments", "SFTTrainer|DPOTrainer|Trainer"}
 
 // parses are texts of a program that takes its settings otherwise, or that changes what a step is.
-var parses = strings.Fields("TrlParser HfArgumentParser compute_loss training_step FastLanguageModel setattr exec eval deepcopy " +
+var parses = strings.Fields("TrlParser HfArgumentParser compute_loss training_step FastLanguageModel setattr " +
+	"exec eval deepcopy " +
 	"deepspeed CUDA_VISIBLE_DEVICES ACCELERATE_MIXED_PRECISION ACCELERATE_USE_FSDP " +
 	"ACCELERATE_USE_DEEPSPEED set_default_dtype set_default_device resize_token_embeddings " +
 	"setup_chat_format clone_chat_template")

@@ -70,7 +70,8 @@ func (c lmCards) table(p *printer) {
 		"was estimated, and scored once, on %s, before FlashAttention, Liger and ZeRO had a formula. %s An allocated or "+
 		"reserved figure agrees within %.0f %%, one of the driver within %.0f %%.", c.score.Date, c.Rule, 100*allocatedOff,
 		100*usedOff)
-	p.text("A row whose source names a release of transformers 4 from 4.30 on is priced with that release. Where it names " +
+	p.text("A row whose source names a release of transformers 4 from 4.30 on is priced with that release. Where it " +
+		"names " +
 		"an older one, or one in which the model has no formula, there is no estimate, as launch gives none. Rows 33 to " +
 		"41 have an estimate since FlashAttention has a formula, later on that day, and so have no score. The first " +
 		"estimate of row 20 was 46.43 GiB, more than its card has: the row's step had been written as if LLaMA-Factory " +

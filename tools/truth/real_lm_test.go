@@ -116,7 +116,8 @@ func TestLMCards(t *testing.T) {
 // A release that launch does not know gives no estimate; where none is named, the formulas are those of 5.
 func TestLMRelease(t *testing.T) {
 	s := arch.Step{Model: arch.Config{Type: "llama"}, Weights: nn.F32, Eager: true}
-	for software, want := range map[string]arch.Release{"transformers 4.36, torch 2.1": 36, "trl and transformers 4.46": 46,
+	for software, want := range map[string]arch.Release{"transformers 4.36, torch 2.1": 36,
+		"trl and transformers 4.46":       46,
 		"transformers 4.30 (development)": 30, "transformers 5.13.1, peft 0.19": 0, "LLaMA-Factory of 2024-05": 0} {
 		if got, err := (lmRow{Software: software}).release(s); got != want || err != nil {
 			t.Errorf("%s: release %d, error %v", software, got, err)

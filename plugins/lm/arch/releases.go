@@ -80,9 +80,9 @@ func (d *decoder) keepsKV() bool {
 	return r > 0 && !without
 }
 
-// remember makes the outputs keep a layer's keys and values (DynamicCache.update in cache_utils.py). Since 4.56 they are
-// joined with none, and so copied (DynamicLayer.lazy_initialization): of gpt2, whose own are parts of one tensor, which
-// stays with the queries.
+// remember makes the outputs keep a layer's keys and values (DynamicCache.update in cache_utils.py). Since 4.56 they
+// are joined with none, and so copied (DynamicLayer.lazy_initialization): of gpt2, whose own are parts of one tensor,
+// which stays with the queries.
 func (d *decoder) remember(k, v nn.Tensor) (nn.Tensor, nn.Tensor) {
 	if !d.keepsKV() {
 		return k, v
@@ -95,8 +95,8 @@ func (d *decoder) remember(k, v nn.Tensor) (nn.Tensor, nn.Tensor) {
 }
 
 // widenKV is what ConvertOutputsToFp32 makes of keys and values in tuples, which they are before 4.48
-// (modeling_llama.py:1050 of 4.36.2, to_legacy_cache), and gpt2's before 4.56. A DynamicCache it leaves alone (recursively_apply in
-// accelerate/utils/operations.py).
+// (modeling_llama.py:1050 of 4.36.2, to_legacy_cache), and gpt2's before 4.56. A DynamicCache it leaves alone
+// (recursively_apply in accelerate/utils/operations.py).
 func (d *decoder) widenKV() {
 	tuples := functions
 	if d.Type == "gpt2" {
