@@ -66,18 +66,19 @@ func (c lmCards) broken() (out []string) {
 // table prints all of it.
 func (c lmCards) table(p *printer) {
 	p.heading("Real cards: language models")
-	p.text("Fine-tunings that others have measured, of many programs and versions. They were labelled before any of them "+
-		"was estimated, and scored once, on %s, before FlashAttention, Liger and ZeRO had a formula. %s An allocated or "+
-		"reserved figure agrees within %.0f %%, one of the driver within %.0f %%.", c.score.Date, c.Rule, 100*allocatedOff,
-		100*usedOff)
+	p.text("Fine-tunings that others have measured, of many programs and versions. Rows 1 to 73 were labelled before "+
+		"any of them was estimated, and scored once, on %s, before FlashAttention, Liger and ZeRO had a formula. %s An "+
+		"allocated or reserved figure agrees within %.0f %%, one of the driver within %.0f %%.", c.score.Date, c.Rule,
+		100*allocatedOff, 100*usedOff)
 	p.text("A row whose source names a release of transformers 4 from 4.30 on is priced with that release. Where it " +
-		"names " +
-		"an older one, or one in which the model has no formula, there is no estimate, as launch gives none. Rows 33 to " +
-		"41 have an estimate since FlashAttention has a formula, later on that day, and so have no score. The first " +
+		"names an older one, or one in which the model has no formula, there is no estimate, as launch gives none. Rows " +
+		"33 to 41 have an estimate since FlashAttention has a formula, later on that day, and so have no score. The first " +
 		"estimate of row 20 was 46.43 GiB, more than its card has: the row's step had been written as if LLaMA-Factory " +
 		"prepared a model as peft does, and its code does not. That mends the steps of rows 20 and 21, and no formula. " +
-		"Rows 74 to 130 came on 2026-11-29, labelled by others before they were estimated; the steps of rows 88 to 94 " +
-		"and 124 were mended once: trl makes embedding and adapters bfloat16 again.")
+		"Rows 74 to 130 came on 2026-11-29. Their figures were labelled by others before they were estimated; how their " +
+		"steps are written, and which of them are trusted, was decided here, after their first estimates had been seen. " +
+		"The steps of rows 88 to 94 and 124 were changed then, since trl makes embedding and adapters bfloat16 again, " +
+		"and those of 117 to 120; row 124 fits since.")
 	c.summary(p)
 	c.rows(p)
 }
