@@ -2,11 +2,11 @@ package lm
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/file"
+	"github.com/launch-ml/launch/core/lazy"
 	"github.com/launch-ml/launch/plugins/lm/arch"
 )
 
@@ -51,7 +51,7 @@ func released(s *settings, t *training) string {
 }
 
 // pins are the lines of a file of requirements that allow one release alone (PEP 508).
-var pins = regexp.MustCompile(`(?m)^[ \t]*([\w.-]+)(?:\[[^\]]*\])?[ \t]*===?[ \t]*(\d[\w.+]*)`)
+var pins = lazy.MustCompile(`(?m)^[ \t]*([\w.-]+)(?:\[[^\]]*\])?[ \t]*===?[ \t]*(\d[\w.+]*)`)
 
 // pinned is the release of a distribution that requirements.txt in the command's folder asks for; "" for none.
 func (s *settings) pinned(distribution string) string {
