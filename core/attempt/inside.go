@@ -94,6 +94,9 @@ func (a *attempt) lastWords(out *run.Outcome) {
 		return
 	}
 	w := (*run.LastWords)(a.overlay.Report().LastWords())
+	if w != nil && w.Path == "" && out.Ending != run.OutOfMemory { // such as a library that could not be followed
+		return
+	}
 	if w != nil && w.Path != "" && (out.Saved == nil || !sameFile(out.Saved.Path, w.Path)) {
 		w = &run.LastWords{Why: w.Path + ", which it saved, is not complete, or not the newest of this run"}
 	}

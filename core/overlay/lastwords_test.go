@@ -357,3 +357,28 @@ func TestSavers(t *testing.T) {
 		t.Error("nothing was reported")
 	}
 }
+
+// Settings in Python source are reported beside the last words, in whatever order the modules are read.
+func TestLastWordsBesideSettings(t *testing.T) {
+	dir := t.TempDir()
+	witnessWrite(t, dir, wordsProgram)
+	text := "LIMIT = 3\n"
+	main := strings.Replace(wordsProgram["main.py"], "from transformers.trainer import Trainer\n",
+		"from transformers.trainer import Trainer\nimport settings\n", 1)
+	witnessWrite(t, dir, map[string]string{"settings.py": text, "main.py": main})
+	part, _ := LastWordsPart("transformers", time.Minute)
+	f := File{Path: filepath.Join(dir, "settings.py"), SHA256: sum([]byte(text)), Text: []byte("LIMIT = 4\n"),
+		Names: []string{"LIMIT"}}
+	o, err := Install(filepath.Join(t.TempDir(), "attempt"), []File{f}, nil, part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := witnessStart(t, dir, append(o.Env, "OUT="+filepath.Join(dir, "out"), "FAIL=forward:7"))
+	r := o.Report()
+	if v, ok := r.Value(f.Path, "LIMIT"); !ok || v != "4" {
+		t.Errorf("the setting: %q %v\n%s", v, ok, out.stderr)
+	}
+	if w := r.LastWords(); w == nil || w.Step != 6 {
+		t.Errorf("the last words: %+v", w)
+	}
+}

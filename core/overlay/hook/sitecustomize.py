@@ -297,9 +297,7 @@ class Settings(object):
     def watched(self, data, path, entry):
         """The syntax tree of a copy, with calls behind whatever may have bound a setting: statements of the module, for
         look(), and the bodies of __init__ methods of classes that have one, by their bases too, for born()."""
-        if "_launch" not in sys.modules:
-            sys.modules["_launch"] = type(sys)("_launch")
-            sys.modules["_launch"].probes = self.probes
+        sys.modules.setdefault("_launch", type(sys)("_launch")).probes = self.probes
         self.probes[path] = lambda ns, *obj: self.born(obj[0], sys._getframe(1).f_code, entry) if obj else self.look(ns, entry)
         roots = {keys[0].rstrip("()") for keys in entry["names"].values()}
         tree = compile(data, path, "exec", 0x400, True)  # ast.PyCF_ONLY_AST
