@@ -3,8 +3,8 @@
 When PyTorch raises an out-of-memory in a forward or backward pass, the parameters and the optimizer's states are those of
 the last finished step. The program ends, as it would without launch: it prints its traceback, and runs its functions of
 atexit. After all of those, and only if nobody caught the error, this part calls the program's own function that saves a
-whole state. What that function is, and where a step begins, is in FAMILY, the text of a family of programs, which launch writes at the end of
-this file. It has these names:
+whole state. What that function is, and where a step begins, is in FAMILY, the text of a family of programs, which launch
+writes at the end of this file. It has these names:
 
   SEEN          {module: {function: names}}: when this function of that module begins, begun(*the values of these
                 parameters) is called. The call is compiled into the function; there is no wrapper and no frame.
@@ -216,7 +216,7 @@ class Words(object):
         step = self.family.number(owner, where)
         if step == 0:
             raise Wrong("no step was finished")
-        path = self.family.place(owner, step)
+        path = os.path.abspath(self.family.place(owner, step))
         if os.path.lexists(path):
             return step, path, True, where
         if where == STEP and not self.tracked:

@@ -373,12 +373,12 @@ func TestLastWordsBesideSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := witnessStart(t, dir, append(o.Env, "OUT="+filepath.Join(dir, "out"), "FAIL=forward:7"))
+	out := witnessStart(t, dir, append(o.Env, "OUT=out", "FAIL=forward:7"))
 	r := o.Report()
 	if v, ok := r.Value(f.Path, "LIMIT"); !ok || v != "4" {
 		t.Errorf("the setting: %q %v\n%s", v, ok, out.stderr)
 	}
-	if w := r.LastWords(); w == nil || w.Step != 6 {
+	if w := r.LastWords(); w == nil || w.Path != filepath.Join(dir, "out", "checkpoint-6") {
 		t.Errorf("the last words: %+v", w)
 	}
 }
