@@ -18,19 +18,19 @@ type LastWords struct {
 	Took  time.Duration `json:"took_ns,omitempty"`
 }
 
-// String is a sentence about them.
+// String is a clause about them. Whether a step is lost depends on what the next attempt resumes from: a state may be
+// for its own micro-batch only.
 func (w *LastWords) String() string {
+	said := fmt.Sprintf("the last finished step, %d, was saved after the out-of-memory: %s", w.Step, filepath.Base(w.Path))
 	switch {
 	case w.Path == "":
 		return "no state was saved after the out-of-memory: " + w.Why
-	}
-	said := fmt.Sprintf("no step is lost: the last finished step, %d, was saved after the out-of-memory, as %s", w.Step,
-		filepath.Base(w.Path))
-	if w.Kept {
-		said = fmt.Sprintf("no step is lost: %s has the last finished step, %d", filepath.Base(w.Path), w.Step)
+	case w.Kept:
+		said = fmt.Sprintf("the last finished step, %d, was saved before the out-of-memory: %s", w.Step,
+			filepath.Base(w.Path))
 	}
 	if w.Skips {
-		said += "; the validation after it is not made"
+		said += "; a run that resumes from it does not make the validation after it"
 	}
 	return said
 }
