@@ -98,7 +98,7 @@ func (a *attempt) lastWords(out *run.Outcome) {
 		return
 	}
 	if w != nil && w.Path != "" && (out.Saved == nil || !sameFile(out.Saved.Path, w.Path)) {
-		w = &run.LastWords{Why: w.Path + ", which it saved, is not complete, or not the newest of this run"}
+		w = &run.LastWords{Why: w.Path + " is not complete, or not the newest state of this run"}
 	}
 	out.LastWords = w
 }

@@ -28,8 +28,8 @@ func LastWordsPart(library string, limit time.Duration) (part Part, known bool) 
 		return Part{}, false
 	}
 	// a string of ASCII is quoted in Go as in Python
-	return Part{Name: "lastwords.py", Text: fmt.Appendf(nil, "%s\n\nFAMILY = %+q\nLIMIT = %g\n", lastWords, text,
-		limit.Seconds())}, true
+	return Part{Name: "lastwords.py", Text: fmt.Appendf(nil, "%s%s\n\nFAMILY = %+q\nLIMIT = %g\n", lastWords, shared,
+		text, limit.Seconds())}, true
 }
 
 // unfinishedWords is how the name of a folder begins that lastwords.py makes, and removes when it has moved the state

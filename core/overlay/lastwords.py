@@ -81,7 +81,7 @@ class Words(object):
 
         get_code.__code__ = get_code.__code__.replace(co_filename=plain.__code__.co_filename)
         loader.get_code = get_code
-        exits(self.quiet_end)
+        at_exit(self.quiet_end)
 
     def probed(self, loader, fullname, functions):
         """The code of a module with a call in the first statement of each of the functions."""
@@ -203,13 +203,13 @@ class Words(object):
     def speak(self, error, began):
         owner = None if self.owner is None else self.owner()
         if owner is None or self.step is None:
-            raise Wrong("no training step had begun that launch could see")
+            raise Wrong("launch saw no training step begin")
         calls = names(error.__traceback__)
         where = self.family.within(calls)
         if where is None:
-            raise Wrong("it failed where it is not known whether the last step was finished")
+            raise Wrong("launch cannot tell whether the last step was finished where the program failed")
         if any("/torch/optim/" in file for file, _ in calls):
-            raise Wrong("it failed in the optimizer, so a part of the step is made")
+            raise Wrong("the program failed in the step of the optimizer, which may be half done")
         why = self.family.refuse(owner, calls) or several()
         if why:
             raise Wrong(why)
@@ -220,7 +220,7 @@ class Words(object):
         if os.path.lexists(path):
             return step, path, True, where
         if where == STEP and not self.tracked:
-            raise Wrong("the program has finished no step, or changes too much in one beside the parameters")
+            raise Wrong("the program has finished no step since it started, or a step changes too much beside the parameters")
         if where == STEP and (step != self.step or self.sum() != self.versions):
             raise Wrong("the parameters are no longer those of the last finished step")
         self.free(owner, error)
@@ -267,9 +267,9 @@ class Words(object):
         os.makedirs(top, exist_ok=True)
         disk = os.statvfs(top)
         if disk.f_bavail * disk.f_frsize < 4 * size(tensors) + SPARE:  # the parameters, and up to three times as much of an optimizer
-            raise Wrong("there may be too little room on the disk: %d MiB are free" % (disk.f_bavail * disk.f_frsize >> 20))
+            raise Wrong("it might need more room on the disk than there is: %d MiB are free" % (disk.f_bavail * disk.f_frsize >> 20))
         if available() < 2 * size(tensors):
-            raise Wrong("there may be too little host memory")
+            raise Wrong("it might need more host memory than is free")
         into = os.path.join(top, NAME + str(os.getpid()))
         os.mkdir(into)
         self.plainly("words", writing=into)
@@ -335,7 +335,7 @@ class Limit(object):
         import signal
 
         def over(number, frame):
-            raise Wrong("it would have taken too long")
+            raise Wrong("it took longer than --last-words allows")
 
         self.before = signal.signal(signal.SIGALRM, over)
         signal.setitimer(signal.ITIMER_REAL, self.seconds)
@@ -346,14 +346,6 @@ class Limit(object):
         signal.setitimer(signal.ITIMER_REAL, 0)
         if self.before is not None:  # one that C code has set
             signal.signal(signal.SIGALRM, self.before)
-
-
-def exits(f):
-    """Registers f, as witness.py does."""
-    there = "atexit" in sys.modules
-    __import__("atexit").register(f)
-    if not there and sys.version_info >= (3, 10):
-        del sys.modules["atexit"]
 
 
 def doc(statement):
@@ -379,14 +371,6 @@ def names(at):
     return calls
 
 
-def out_of_memory(e):
-    """As in witness.py."""
-    if type(e).__name__ in ("OutOfMemoryError", "MemoryError"):
-        return True
-    text = e.args[0] if isinstance(e, RuntimeError) and e.args else ""
-    return isinstance(text, str) and ("out of memory" in text or "can't allocate memory" in text)
-
-
 def size(tensors):
     """Bytes."""
     return sum(t.numel() * t.element_size() for t in tensors)
@@ -395,7 +379,7 @@ def size(tensors):
 def several():
     dist = sys.modules.get("torch.distributed")
     if dist is not None and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-        return "the program is several processes, which save together"
+        return "several processes train together, and a state needs all of them"
 
 
 def available():

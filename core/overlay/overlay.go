@@ -5,7 +5,8 @@
 // that Python loads at its start (hook/sitecustomize.py), into a folder of launch's own; two environment variables lead
 // there. The program then finds the edited text wherever it would have read the file: in import, -m, as its script, in
 // its children. The hook reports what it did, so that a program that did not take the settings ([Report], [Verdict]) can
-// be stopped before it wastes time; some ways to start Python are known never to take them ([Refused]).
+// be stopped before it wastes time; some ways to start Python are known never to take them ([Refused]). The hook has
+// parts that report memory (witness.py), and that save a state after an out-of-memory (lastwords.py).
 package overlay
 
 import (

@@ -28,10 +28,15 @@ import (
 //go:embed witness.py
 var script []byte
 
+// shared is what the parts of the hook have in common.
+//
+//go:embed shared.py
+var shared []byte
+
 const name = "witness.py"
 
 // WitnessPart is what [Install] has to be given for processes to speak.
-func WitnessPart() Part { return Part{Name: name, Text: script} }
+func WitnessPart() Part { return Part{Name: name, Text: slices.Concat(script, shared)} }
 
 // A Witness hears the processes of one attempt, while they run and after.
 type Witness struct {

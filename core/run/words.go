@@ -30,7 +30,7 @@ func (w *LastWords) String() string {
 			filepath.Base(w.Path))
 	}
 	if w.Skips {
-		said += "; a run that resumes from it does not make the validation after it"
+		said += "; a run that resumes from it may not make the validation again that ran out of memory"
 	}
 	return said
 }
