@@ -219,7 +219,7 @@ func TestLastWords(t *testing.T) {
 			}
 			if c.why != "" {
 				if said == nil || said.Path != "" || !strings.Contains(said.Why, c.why) {
-					t.Fatalf("%+v", said)
+					t.Fatalf("it reports %+v; want no state, because %q", said, c.why)
 				}
 				return
 			}
@@ -228,7 +228,7 @@ func TestLastWords(t *testing.T) {
 				path = filepath.Join(dir, "checkpoint-"+string(rune('0'+c.step)))
 			}
 			if said == nil || said.Step != c.step || said.Path != path || said.Skips != c.skips || said.Why != "" {
-				t.Fatalf("%+v", said)
+				t.Fatalf("it reports %+v; want step %d, saved as %s, validation skipped %v", said, c.step, path, c.skips)
 			}
 			if strings.Contains(out.stdout, unfinishedWords) || strings.Count(out.stdout, "pushed") != int(c.step)/4 {
 				t.Errorf("it prints or sends more than without:\n%s", out.stdout)

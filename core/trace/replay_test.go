@@ -447,6 +447,6 @@ func TestToldOfCPU(t *testing.T) {
 	got := tr.told(nil)
 	if !strings.Contains(got, "4 optimizer steps; it made nothing on a card, so it trains on the CPU") ||
 		strings.Contains(got, "no validation") {
-		t.Errorf("%q", got)
+		t.Errorf("it does not say that the script trains on the CPU: %q", got)
 	}
 }
