@@ -101,9 +101,14 @@ func (t *Tape) SDPA(q, k, v Tensor) Tensor {
 		return t.mathSDPA(q, k, v)
 	}
 	o := t.op("torch.nn.functional.scaled_dot_product_attention", q, k, v)
-	// The flash kernel writes (batch, tokens, heads, channels) and returns its transpose.
+	// The memory-efficient kernel writes (batch, tokens, heads, channels) and returns its transpose; FlashAttention, which
+	// half types have, lays out its result as q (mha_fwd in native/transformers/cuda/flash_attn/flash_api.cpp).
 	y := q.with(-1, v.Dim(-1))
-	y = o.out(y.like(y.permuted(0, 2, 1, 3).dense().permuted(0, 2, 1, 3)))
+	laid := y.permuted(0, 2, 1, 3).dense().permuted(0, 2, 1, 3)
+	if y.dtype != F32 {
+		laid = q
+	}
+	y = o.out(y.like(laid))
 	lse := q.with(-1, 1)
 	lse.dtype = F32
 	lse = o.out(lse)
@@ -122,6 +127,33 @@ func (t *Tape) SDPA(q, k, v Tensor) Tensor {
 func (t *Tape) mathSDPA(q, k, v Tensor) Tensor {
 	attn := t.Matmul(t.MulScalar(q), t.Transpose(t.MulScalar(k), -2, -1))
 	return t.Matmul(t.softmax(attn), v)
+}
+
+// GroupedMathSDPA is scaled_dot_product_attention with is_causal and enable_gqa where no fused kernel takes groups of heads:
+// the memory-efficient kernel takes none (can_use_mem_efficient_attention in transformers/cuda/sdp_utils.cpp), and
+// FlashAttention has no float32. What is left is _scaled_dot_product_attention_math (transformers/attention.cpp): half
+// types become float32, keys and values are repeated, a causal mask is added.
+func (t *Tape) GroupedMathSDPA(q, k, v Tensor) (y Tensor) {
+	q, k, v = t.toLow(q), t.toLow(k), t.toLow(v)
+	t.Scope("", func() {
+		t.Line("torch.nn.functional.scaled_dot_product_attention")
+		kind, full := q.dtype, F32
+		q, k, v := t.Hold(t.To(q, full)), t.Hold(t.To(k, full)), t.Hold(t.To(v, full))
+		scaled := t.Hold(t.MulScalar(q))
+		t.Hold(t.Zeros(full, q.Dim(2), k.Dim(2))) // the mask
+		repeat := func(x Tensor) Tensor {
+			return t.Hold(t.Copy("repeat_interleave", x, x.Dim(0), q.Dim(1), x.Dim(2), x.Dim(3)))
+		}
+		k, v = repeat(k), repeat(v)
+		attn := t.Hold(t.Matmul(scaled, t.MulScalar(t.Transpose(k, -2, -1))))
+		attn = t.Rebind(attn, t.softmax(attn))
+		y = t.Matmul(attn, v)
+		if kind != full {
+			y = t.Rebind(y, t.To(y, kind))
+			t.Hold(t.To(attn, kind)) // the second result, which nobody takes
+		}
+	}, q, k, v)
+	return y
 }
 
 // MatmulConst is torch.matmul of x with a small constant matrix of out columns. Saved: the matrix alone. What is

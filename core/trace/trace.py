@@ -1019,15 +1019,13 @@ def choose_attention(torch):
             query, key, value = query.to(to), key.to(to), value.to(to)
             if attn_mask is not None and attn_mask.is_floating_point():
                 attn_mask = attn_mask.to(to)
-        if enable_gqa and query.shape[-3] != key.shape[-3]:
-            n = query.shape[-3] // key.shape[-3]
-            key, value = key.repeat_interleave(n, -3), value.repeat_interleave(n, -3)
         backends = torch.backends.cuda
         half = query.dtype in (torch.float16, torch.bfloat16)
         if query.dim() == 4 and query.shape[-1] == value.shape[-1]:
             if backends.flash_sdp_enabled() and attn_mask is None and half and not old and query.shape[-1] <= 256:
                 return aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
-            if backends.mem_efficient_sdp_enabled():
+            grouped = query.shape[-3] != key.shape[-3]  # heads, which this kernel does not know (can_use_mem_efficient_attention)
+            if backends.mem_efficient_sdp_enabled() and not grouped:
                 if attn_mask is not None:
                     if attn_mask.dtype == torch.bool:
                         attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype)
@@ -1035,7 +1033,9 @@ def choose_attention(torch):
                 grad = torch.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
                 return aten._scaled_dot_product_efficient_attention(
                     query, key, value, attn_mask, grad, dropout_p, is_causal, scale=scale)[0]
-        return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
+        more = {"enable_gqa": True} if enable_gqa else {}
+        return aten._scaled_dot_product_attention_math(
+            query, key, value, attn_mask, dropout_p, is_causal, scale=scale, **more)[0]
 
     functional.scaled_dot_product_attention = attention
 
@@ -1290,6 +1290,12 @@ def leave_sharded():
     after_import(dict.fromkeys(SHARDED, patch))
 
 
+def hide_tracing():
+    """Lets transformers ask for values, as on a card: of tensors that it takes for traced it asks for none, and then makes
+    a mask of attention that a run without padding does without (is_tracing in utils/import_utils.py)."""
+    after_import({"transformers.utils.import_utils": lambda module: setattr(module, "is_fake_tensor", lambda x: False)})
+
+
 def after_import(changes):
     """Changes modules as soon as they are imported: name -> what is called with the module."""
     class Finder(importlib.abc.MetaPathFinder):
@@ -1398,6 +1404,7 @@ def main():
     spawn_here(torch)
     one_rank(torch)
     leave_sharded()
+    hide_tracing()
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device="cuda") is a move that the mode sees
     torch._C._ensureCUDADeviceGuardSet()
     ctypes.c_int.in_dll(nocard, "launch_devices").value = 64

@@ -25,7 +25,7 @@ class Known:
         return None if real is None else self.view(real, t)
 
     def view(self, real, t):
-        return self.torch.empty(0, dtype=t.dtype).set_(real, t.storage_offset(), tuple(t.shape), t.stride())
+        return self.torch.empty(0, dtype=t.dtype, device="cpu").set_(real, t.storage_offset(), tuple(t.shape), t.stride())
 
     def set(self, t, values):
         real = self.torch.UntypedStorage(t.untyped_storage().nbytes())
@@ -73,11 +73,11 @@ class Known:
             if changes and name in ("fill", "zero", "copy") and whole and s not in self.of:
                 given = 0 if name == "zero" else self.value(args[1]) if isinstance(args[1], self.torch.Tensor) else args[1]
                 if given is not None:
-                    self.set(out, self.torch.as_tensor(given))
+                    self.set(out, self.torch.as_tensor(given, device="cpu"))
                 return
             absorbed = self.absorbs(name, args)
             if absorbed is not None and whole:
-                self.set(out, self.torch.tensor(absorbed, dtype=out.dtype))
+                self.set(out, self.torch.tensor(absorbed, dtype=out.dtype, device="cpu"))
                 return
             values = None if self.random in func.tags else self.compute(func, args, kwargs)
             if values is None:

@@ -92,7 +92,8 @@ func (b *builder) padded(batch int64, w way) bool {
 func (b *builder) at(w way) arch.Step {
 	s := w.in(b, w.answering(b.t.step))
 	s.Autocast, s.Length, s.CPU = w.autocast, w.length, b.device.Kind == gpu.CPU
-	if b.before(8) { // torch.addmm has no sum in float32 there (liger_kernel/ops/fused_linear_cross_entropy.py:341)
+	s.Old = b.before(8)
+	if s.Old { // torch.addmm has no sum in float32 there (liger_kernel/ops/fused_linear_cross_entropy.py:341)
 		s.Liger.Wide = s.Liger.Head
 	}
 	if s.CPU && b.t.inferred {

@@ -90,6 +90,8 @@ class FusedAttention(torch.autograd.Function):
     def forward(ctx, q, k, v):
         b, h, n, d = q.shape
         out = torch.empty(b, n, h, v.shape[-1], dtype=q.dtype, device=q.device).transpose(1, 2)
+        if q.dtype != torch.float32:  # FlashAttention's is laid out as q (mha_fwd in native/transformers/cuda/flash_attn/flash_api.cpp)
+            out = torch.empty_like(q)
         lse = torch.empty(b, h, n, dtype=torch.float32, device=q.device)
         ctx.save_for_backward(q, k, v, out, lse)
         return out

@@ -1,5 +1,6 @@
 """transformers' Trainer itself, on the CPU, with small models: what step_lm.py writes out of it is held against this."""
 
+import contextlib
 import json
 import os
 import runpy
@@ -212,7 +213,9 @@ def case(a, rec):
             save_strategy="no", logging_strategy="no", disable_tqdm=True)
         rec.roots(model)
         data = Tokens(a["batch"] * a.get("accumulate", 1) * steps, a["length"], config.vocab_size, a.get("padded"))
-        Recorded(model, args, train_dataset=data, callbacks=[Steps(rec, steps)]).train()
+        # "math": what a card does that has no fused kernel for groups of heads
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH) if a.get("math") else contextlib.nullcontext():
+            Recorded(model, args, train_dataset=data, callbacks=[Steps(rec, steps)]).train()
     return [model]
 
 
@@ -246,4 +249,11 @@ def cases(_):
                             (4, {"lora": lora, "weights": "bf16"}), (4, recompute), (4, {**recompute, "lora": lora}),
                             (4, {"own": "max_length"}), (1, {"own": "max_length"}), (1, {"padded": False})):
             _, a = step_lm.row(name, config, batch, 96, **{"own": "longest", "padded": True, **more})
+            yield case, a
+    for name in NEW * ("llama grouped", "qwen2", "qwen3", "gemma"):
+        lora = {"rank": 8, "targets": ["q_proj", "v_proj"]}
+        for more in ({}, {"weights": "bf16"}, {"recompute": "plain"}, {"recompute": "plain", "weights": "bf16"}, {"lora": lora},
+                     {"lora": lora, "weights": "bf16"}, {"lora": lora, "weights": "bf16", "recompute": "plain"},
+                     {"optim": "adamw_torch", "accumulate": 2}):
+            _, a = step_lm.row(name, step_lm.SMALL[name], 4, 96, math=True, **more)
             yield case, a

@@ -55,6 +55,7 @@ type Step struct {
 	Shards          *Shards
 	FSDP            *FSDP   // nil without it
 	Release         Release // of transformers 4; 0 for 5
+	Old             bool    // the card has no FlashAttention: its compute capability is below 8.0
 	row             bool    // it was Packed: see [Step.shaped]
 	CPU, Dispatched bool    // as of nn.Tape
 }

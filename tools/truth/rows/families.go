@@ -171,7 +171,7 @@ func (a args) language(cpu bool) (p Price, err error) {
 		Reentrant: a.Recompute == "reentrant",
 		Optimizer: a.Optimizer, Dispatched: true, CPU: cpu, Fused: a.TRL, Balanced: a.Balanced,
 		Decay: a.Decay > 0, Packed: a.Packed, Cut: a.Cut,
-		Router: a.Router, Upcast: a.Upcast, Release: a.Release,
+		Router: a.Router, Upcast: a.Upcast, Release: a.Release, Old: a.Math,
 	}
 	if l := a.LoRA; l != nil { // peft makes adapters of a half model in float32
 		s.LoRA = &lmarch.LoRA{Rank: l.Rank, Targets: l.Targets, Dropout: l.Dropout, Type: precision(l.Type),

@@ -205,6 +205,7 @@ type args struct {
 	Padded    bool            `json:"padded"`
 	Balanced  bool            `json:"balanced"` // with the loss that balances the experts
 	Recompute string          `json:"recompute"`
+	Math      bool            `json:"math"` // as on a card whose fused kernels take no groups of heads
 	// Evaluation is "loss" or "predicted" of a row that is no training step.
 	Evaluation string `json:"evaluation"`
 	TRL        bool   `json:"trl"` // its SFTTrainer
@@ -264,7 +265,7 @@ func (a args) String() string {
 		{a.MLP, "mlp"}, {a.K > 0 && a.K != 65536, fmt.Sprintf("queue of %d", a.K)}, {a.Queue == true, "queue read"}, {a.EMA, "EMA"},
 		{len(a.Losses) > 1, fmt.Sprintf("%d losses", len(a.Losses))}, {a.Disc != "", a.Disc}, {a.Xformers, "xformers"},
 		{a.Unfrozen, "UNet trained"}, {a.Checkpointing, "checkpointing"}, {a.Version != "" && a.Dropout == 0, "no dropout"},
-		{a.Padded, "padded"}, {a.Recompute != "", "checkpointing"},
+		{a.Padded, "padded"}, {a.Math, "no fused attention"}, {a.Recompute != "", "checkpointing"},
 		{a.Evaluation != "", "evaluation: " + a.Evaluation}, {a.LoRA != nil, "LoRA"}, {a.TRL, "SFTTrainer"},
 		{a.Factory != "", "LLaMA-Factory " + a.Factory}, {a.Loss != nil, fmt.Sprint(a.Loss)},
 		{a.Preference, "DPOTrainer"}, {a.Precomputed, "reference precomputed"},
