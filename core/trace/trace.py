@@ -279,7 +279,9 @@ def counting(torch):
     from torch.utils._python_dispatch import TorchDispatchMode
 
     FakeTensorMode.avoid_device_init = property(lambda mode: True)
-    fake, device_of = FakeTensorMode(allow_non_fake_inputs=True), torch.ops.prim.device.default
+    # what has no shapes is named: torch would run it on a card instead
+    fake = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
+    device_of = torch.ops.prim.device.default
     largest, alone = largest_shapes(torch), threading.RLock()
     TRACE.known = known = Known(torch, FakeTensor)
 
@@ -1052,7 +1054,19 @@ def teach_shapes(torch):
         "batch_norm_backward_reduce": lambda grad, input, mean, invstd, weight, *wanted: tuple(
             per_channel(input) if want else None for want in (wanted[0], wanted[0], wanted[1], wanted[2])),
         "batch_norm_backward_elemt": lambda grad, input, *a: torch.empty_like(input),
+        "batch_norm_update_stats": lambda input, *a: (per_channel(input), per_channel(input)),
+        "cudnn_grid_sampler": lambda input, grid: input.new_empty((*input.shape[:2], *grid.shape[1:3])),
+        "cudnn_grid_sampler_backward": lambda input, grid, grad: (torch.empty_like(input), torch.empty_like(grid)),
+        "cudnn_affine_grid_generator": lambda theta, n, c, h, w: theta.new_empty((n, h, w, 2)),
+        "cudnn_affine_grid_generator_backward": lambda grad, n, c, h, w: grad.new_empty((n, 2, 3)),
+        "_logcumsumexp": lambda input, dim: torch.empty_like(input),
+        "_aminmax": lambda input: (input.new_empty(()), input.new_empty(())),
     }
+    like_input = "multi_margin_loss_backward", "multilabel_margin_loss_backward", "fractional_max_pool3d_backward"
+    shapes.update(dict.fromkeys(like_input, lambda grad, input, *a: torch.empty_like(input)))
+    in_place = ("_fused_sgd_", "_fused_sgd_.tensor_lr", "_fused_adagrad_", "_fused_adagrad_.tensor_lr",
+                "_fused_adam_.tensor_lr", "_fused_adamw_.tensor_lr", "_cummax_helper", "_cummin_helper")
+    shapes.update(dict.fromkeys(in_place, lambda *a, **k: None))
     library = torch.library.Library("aten", "IMPL")
     for name, shape in shapes.items():
         if not torch._C._dispatch_has_kernel_for_dispatch_key("aten::" + name, "Meta"):
