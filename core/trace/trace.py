@@ -627,8 +627,18 @@ def follow_modules(torch, FakeTensor):
     deepcopy = torch.Tensor.__deepcopy__
 
     def copied(self, memo):  # an average of the weights, a target network
+        if not isinstance(self, FakeTensor):
+            return deepcopy(self, memo)
+        of, parameter = memo.setdefault("launch", {}), isinstance(self, torch.nn.Parameter)
+        storage = self.untyped_storage()
+        first = of.get(storage._cdata)
+        # torch copies a fake tensor alone; what shares a storage still does, as the weight of a spectral norm
+        if first is not None and id(self) not in memo and not parameter and first.untyped_storage().nbytes() == storage.nbytes():
+            memo[id(self)] = new = first.detach().as_strided(self.shape, self.stride(), self.storage_offset())
+            return new.requires_grad_(self.requires_grad)
         new = deepcopy(self, memo)
-        if isinstance(self, torch.nn.Parameter):
+        of.setdefault(storage._cdata, new)
+        if parameter:
             TRACE.kind(new, "parameter")
         return new
 
