@@ -22,6 +22,8 @@ A tensor that is made on the card, or moved there, is fake: it has a shape, a ty
 What a program computes on the CPU stays real. A value that a program asks of a fake tensor is 1, unless it is known
 (values.py).
 """
+import ast
+import builtins
 import collections.abc
 import ctypes
 import functools
@@ -40,7 +42,7 @@ import traceback
 import weakref
 import zipfile
 
-from launch_values import Known, Loops
+from launch_values import Known, Loops, Rounds, wrapped
 
 REQUEST = json.load(sys.stdin)
 OUT = os.fdopen(3, "w", buffering=1 << 16)
@@ -157,7 +159,7 @@ class Trace:
         self.since = Batches(0)
         self.batches, self.shapes = [], {}  # of each batch that was given: its iterator; shapes -> their number
         self.known, self.loops, self.unknown = None, Loops(unknown, {__file__, sys.modules["launch_values"].__file__}), ""
-        self.validated = 0
+        self.validated, self.rounds = 0, Rounds(self)
         self.depth = self.backwards = 0  # of calls of modules, and of backward passes, that are going on
         self.normed = self.compiled = False
         self.assumed = set()  # operators whose results have a shape that depends on values
@@ -664,6 +666,7 @@ def follow_modules(torch, FakeTensor):
                 one.learned |= grad and self.training
             for n in used:
                 TRACE.batches[n - 1].used.add(n)
+            TRACE.rounds.forward(tuple(x.shape for x in tensors((args, kwargs))))
             emit(" ".join(map(str, ("M forward", int(grad), int(self.training), samples(args, kwargs), *sorted(used)))))
         TRACE.depth += 1
         try:
@@ -710,6 +713,7 @@ def follow_training(torch, FakeTensor):
             if not TRACE.backwards:  # a reentrant checkpoint has one of its own in it
                 TRACE.since.backwards += 1
                 emit("M backward")
+                TRACE.rounds.backward()
             TRACE.backwards += 1
             try:  # in this thread: one of the card's own would free at any time
                 with torch.autograd.set_multithreading_enabled(False):
@@ -745,7 +749,7 @@ def enough(torch):
     generator may step once in a few steps of its critic."""
     if TRACE.waiting and max(TRACE.stepped.values()) < WAIT * STEPS:
         return
-    if TRACE.steps >= STEPS and (TRACE.validated or TRACE.steps >= 2 * STEPS):
+    if TRACE.steps >= STEPS and (TRACE.validated or TRACE.steps >= 2 * STEPS and not TRACE.rounds.leave()):
         raise Enough
 
 
@@ -1358,10 +1362,11 @@ def library(path):
     return "site-packages" in path or "/lib/python" in path
 
 
-def without_assertions():
-    """Compiles the project's own code as -O does: values are not there, so what it asserts of them may not hold.
+def own_code():
+    """Compiles the project's own code as -O does: values are not there, so what it asserts of them may not hold. Its loops are
+    told of: see Rounds.
 
-    Libraries keep theirs, as Python's own -O would compile all of them anew: they have no byte code for it, and that
+    Libraries keep their assertions, as Python's own -O would compile all of them anew: they have no byte code for it, and that
     takes longer than the trace. See again.
     """
     loader = importlib.machinery.SourceFileLoader
@@ -1371,10 +1376,14 @@ def without_assertions():
         path = self.get_filename(name)
         if library(path):
             return get_code(self, name)
-        return compile(self.get_data(path), path, "exec", dont_inherit=True, optimize=1)
+        return compiled(self.get_data(path), path, "exec")
 
+    def compiled(source, path, mode):
+        return compile(wrapped(ast.parse(source, path), "__launch_rounds__"), path, mode, dont_inherit=True, optimize=1)
+
+    builtins.__launch_rounds__ = TRACE.rounds.of
     loader.get_code = code
-    runpy.compile = functools.partial(compile, optimize=1)  # of the script itself
+    runpy.compile = compiled  # of the script itself
 
 
 def again():
@@ -1390,7 +1399,7 @@ def again():
 
 def run():
     kind, target = REQUEST["kind"], REQUEST["target"]
-    without_assertions()
+    own_code()
     sys.argv = [target if kind != "code" else "-c"] + REQUEST["args"]
     if kind == "module":
         sys.path[0] = os.getcwd()

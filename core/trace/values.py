@@ -1,7 +1,9 @@
-"""What trace.py knows of the values of tensors on the card, and which loops end by values that it does not know."""
+"""What trace.py knows of the values of tensors on the card, which loops end by values that it does not know, and which have
+shown enough."""
 import ast
 import itertools
 import sys
+import threading
 import time
 import weakref
 
@@ -256,6 +258,68 @@ class Loops:
             path.append(node)
             node = next((n for n in ast.iter_child_nodes(node) if around(n, *span)), None)
         return path
+
+
+class Rounds:
+    """The `for` loops of the project's own files (see wrapped), for scripts without a data loader, whose batches would be
+    few. The loop that trains is left once it has shown enough, so that what follows it is seen; one that only evaluates is
+    left after ALIKE rounds of the same shapes, each of which has left as many bytes alive as the one before."""
+    ALIKE = 3
+
+    class Round:
+        def __init__(self):
+            self.trains = self.leave = False
+            self.evaluated = self.count = self.before = self.live = 0
+            self.shapes = set()
+
+    def __init__(self, trace):
+        self.trace, self.running, self.left, self.main = trace, [], False, threading.get_ident()
+
+    def of(self, iterable):
+        if threading.get_ident() != self.main:
+            yield from iterable
+            return
+        mine = self.Round()
+        self.running.append(mine)
+        try:
+            for x in iterable:
+                yield x
+                mine.before, mine.live = mine.live, self.trace.live
+                if mine.leave or self.alike(mine):
+                    return
+                mine.count = 0
+        finally:
+            self.running.remove(mine)
+
+    def alike(self, mine):
+        mine.evaluated = mine.evaluated + 1 if mine.count else 0
+        return (self.trace.steps > 0 and not self.trace.batches and not mine.trains and mine.evaluated >= self.ALIKE
+                and len(mine.shapes) == 1 and mine.before == mine.live)
+
+    def forward(self, shapes):
+        if self.running:
+            self.running[-1].count += 1
+            self.running[-1].shapes.add(shapes)
+
+    def backward(self):
+        if self.running:
+            self.running[-1].trains = True
+
+    def leave(self):
+        """Leaves the loop that trains, once. Tells whether there is one to leave."""
+        if self.left or self.trace.batches or not self.running:
+            return False
+        self.left = self.running[-1].leave = True
+        return True
+
+
+def wrapped(tree, name):
+    """A file's code in which a function of that name is handed what each `for` goes through."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For):
+            function = ast.copy_location(ast.Name(name, ast.Load()), node.iter)
+            node.iter = ast.copy_location(ast.Call(function, [node.iter], []), node.iter)
+    return tree
 
 
 def around(node, line, last, column, end):
