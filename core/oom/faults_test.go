@@ -18,7 +18,6 @@ func TestFaults(t *testing.T) {
 				"at ops.cu:31\n  hipGetLastError()\nops.cu:31: CUDA error\nAborted (core dumped)\n",
 			began + inMain + "RuntimeError: HIP error: invalid device function\nHIP kernel errors might be reported later\n",
 			"rocBLAS error: Cannot read /opt/x/TensileLibrary.dat: Illegal seek for GPU arch : gfx1036\nAborted\n",
-			began + inMain + "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.\n",
 			"nvcc fatal   : Unsupported gpu architecture 'compute_120'\n"},
 		"ecc": {
 			began + inMain + "RuntimeError: CUDA error: uncorrectable ECC error encountered\n",
@@ -36,6 +35,7 @@ func TestFaults(t *testing.T) {
 		"driver_old": {
 			began + inMain + "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version\n",
 			began + inMain + "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).\n",
+			began + inMain + "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.\n",
 			"docker: Error response from daemon: nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.6\n"},
 		"fabric": {began + inMain + "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet " +
 			"initialized\n"},

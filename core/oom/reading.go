@@ -12,8 +12,8 @@ import (
 // was killed.
 
 var (
-	// hedged are words of a sentence, before it names an out-of-memory, by which the sentence is only about a possibility.
-	hedged = rx(`(?i)\b(?:may|might|maybe|perhaps|probably|possibl[ey]|possibility|usual(?:ly)?|often|typically|` +
+	// hedged are words of a sentence, and no part of a path, before it names an out-of-memory: it is about a possibility.
+	hedged = rx(`(?i)(?:^|[^\w/\\.])(?:may|might|maybe|perhaps|probably|possibl[ey]|possibility|usual(?:ly)?|often|typically|` +
 		`sometimes|common(?:ly)?|potential(?:ly)?|if|when(?:ever)? (?:you|your)|whether|in case|unless|` +
 		`could (?:have|be|lead|cause|also|result)|can (?:be|cause|lead|happen|occur|result|also|run)|` +
 		`would (?:be|cause|lead|have)|to (?:avoid|prevent|fix|solve|reduce)|avoid\w*|prevent\w*|e\.g|such as|causes|` +

@@ -206,7 +206,7 @@ var memoryRules = []rule{
 		`Triton Error \[\w+\]: out of memory|CUDA runtime error in .{1,200}: out of memory`,
 		`\[CUDA\] out of memory|[Ee]rror out of memory at line \d|MIOpen Error: .*Memory not available to allocate`,
 		`cuda\w+ (?:error|failed:?|failure:?) out of memory|CUDA failure 2: out of memory|(?:Prefill|Decode) out of memory\.`,
-		`GPU memory is overflow|memory isn't enough and alloc failed`,
+		`GPU memory is overflow|memory isn't enough and alloc failed|is more than total mem size : \d`,
 		`error code is 207001|ACL_ERROR_RT_MEMORY_ALLOCATION|EL0004\S* `),
 	gpu(probable, decreed, `^ERROR: Out of GPU memory trying`),
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
@@ -302,7 +302,7 @@ var memoryRules = []rule{
 	host(probable, spoken,
 		`\(-4:Insufficient memory\)|OpenCV.*Insufficient memory|WinError 1455|os error 1455|[Pp]aging file is too small`),
 	host(probable, spoken,
-		`std::bad_alloc|memory allocation of \d+ bytes failed`,
+		`std::bad_alloc|memory allocation of \d+ bytes failed|\bbad allocation\s*$`,
 		`(?:\[Errno 12\]|errno 12|\(12\)|fork:|mmap:|malloc:?).{0,40}[Cc]annot allocate memory`,
 		`[Cc]annot allocate memory.{0,30}(?:errno=12|\(12\)|Errno 12)|java\.lang\.OutOfMemoryError`,
 		`JavaScript heap out of memory|^MemoryError\b|\bMemoryError:?\s*$`),
@@ -354,7 +354,7 @@ var memoryRules = []rule{
 		`[1-9]\d* [Ww]orkers? \(tasks / actors\) killed due to memory pressure`,
 		`\bRayOutOfMemoryError: `,
 		`[Ww]orkers? (?:was|were) killed due to (?:memory pressure|the node running low on memory)`),
-	// Slurm's slurmstepd, old and new words; the kernel's mm/oom_kill.c; Kubernetes; Ray; LSF; PBS
+	// Slurm's slurmstepd, old and new words; the kernel's mm/oom_kill.c; Kubernetes; Ray; LSF; PBS; Grid Engine
 	kill(sure, spoken,
 		`Detected \d+ oom[-_]kill event|have been (?:OOM[ -]Killed|killed by the cgroup out-of-memory)`,
 		`\bOUT_OF_MEMORY\b.*(?:slurm|State|\b0:125)|State: OUT_OF_MEMORY|(?:Exceeded|exceeded) (?:job|step) memory limit`,
@@ -364,9 +364,9 @@ var memoryRules = []rule{
 		`killed by (?:the )?(?:cgroup|kernel)?.{0,12}(?:OOM|out-of-memory)[- ]?(?:killer|handler)?`),
 	kill(sure, spoken,
 		`node (?:was |is )?(?:running )?low on (?:resource: )?memory|TERM_MEMLIMIT|job killed.*memory (?:usage )?limit`,
-		`\b(?:mem|vmem|pmem|pvmem|rss)\b \d+\w* exceed\w* (?:resource )?limit|hard limit "?\w*(?:vmem|rss|data)\b|`+
+		`\b(?:mem|vmem|pmem|pvmem|rss)\b (?:job total )?\d+ ?\w* exceed\w* (?:resource )?limit|hard limit "?\w*(?:vmem|rss|data)\b|`+
 			`memory usage threshold|systemd-oomd|earlyoom.*sending SIG`,
-		`^Killed /\S+ due to memory |sending SIG(?:TERM|KILL) to process \d+ .*\bbadness`),
+		`^Job exceeded a memory resource limit|enforced h_(?:vmem|rss|data)\w* limit|^Killed /\S+ due to memory |sending SIG(?:TERM|KILL) to process \d+ .*\bbadness`),
 	// YARN's containers; HTCondor's starter; Vertex AI; Colab and Kaggle
 	kill(sure, spoken,
 		`for exceeding (?:\w+ )?memory limits|gone over (?:cgroup )?memory limit|`+

@@ -64,8 +64,7 @@ var Faults = []Fault{
 		Spoken: `no kernel image is available|cudaErrorNoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU|` +
 			`hipErrorNoBinaryForGpu|hipErrorSharedObjectInitFailed|(?:error|: )\W*invalid device function|` +
 			`cudaErrorInvalidDeviceFunction|hipErrorInvalidDeviceFunction|device kernel image is invalid|` +
-			`cudaErrorInvalidKernelImage|CUDA_ERROR_INVALID_IMAGE|compiled with an unsupported toolchain|` +
-			`cudaErrorUnsupportedPtxVersion|CUDA_ERROR_UNSUPPORTED_PTX_VERSION|PTX JIT compil|CUDA_ERROR_INVALID_PTX|` +
+			`cudaErrorInvalidKernelImage|CUDA_ERROR_INVALID_IMAGE|PTX JIT compil|CUDA_ERROR_INVALID_PTX|` +
 			`HSA_STATUS_ERROR_INVALID_ISA|TensileLibrary\S*.{0,80}for GPU arch|` +
 			`is not defined for option 'gpu-(?:name|architecture)'|Unsupported gpu architecture '`,
 		Do: []Step{
@@ -109,7 +108,9 @@ var Faults = []Fault{
 		Cause: "the driver is older than the CUDA that this program was built with",
 		Spoken: `CUDA driver version is insufficient|cudaErrorInsufficientDriver|NVIDIA driver on your system is too old|` +
 			`API call is not supported in the installed CUDA driver|cudaErrorCallRequiresNewerDriver|` +
-			`requirement error: unsatisfied condition: cuda ?>=|hipErrorInsufficientDriver`,
+			`requirement error: unsatisfied condition: cuda ?>=|hipErrorInsufficientDriver|` +
+			// the code for this card is compiled by the driver, which has to know that much of PTX
+			`compiled with an unsupported toolchain|cudaErrorUnsupportedPtxVersion|CUDA_ERROR_UNSUPPORTED_PTX_VERSION`,
 		Do: []Step{
 			{"a newer driver, or a build for the CUDA that nvidia-smi names at its top right", "",
 				`nvidia-smi; python -c "import torch; print(torch.version.cuda)"`}}},
@@ -299,6 +300,13 @@ var Faults = []Fault{
 		Spoken: `Check failed: \w+ == (?:cudaSuccess|CUDA_SUCCESS)|(?:CUDA|HIP|XPU|MUSA)(?: driver)? error: |cuDNN error: |` +
 			`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|HIPBLAS)_STATUS_[A-Z_]+|NPU function error|Triton Error \[|` +
 			`Native API failed|level_zero backend failed`},
+	// torch_npu's csrc/distributed, and the collective library of Ascend's cards
+	{Name: "hccl", Echo: true, Cause: "a collective operation between NPUs failed: another rank is gone, or the link",
+		Spoken: `ERR02200|HCCL function error|\bHccl\w+, error code is \d+|hccl api failed|\bEI000[1-9]\b|` +
+			`HcclCommInit\w* failed`,
+		Do: []Step{{"the first rank that failed: its own log says why", "", "ls -t ~/ascend/log/debug/plog | head"},
+			{"the links between the cards, and the same versions on all machines", "HCCL_CONNECT_TIMEOUT=1200",
+				"hccn_tool -i 0 -link -g; npu-smi info"}}},
 	{Name: "nccl_usage", Echo: true, Cause: "NCCL was called with what it does not take, or in several versions",
 		Spoken: `ncclInvalidUsage|ncclInvalidArgument|NCCL version mismatch|Mismatched NCCL version`,
 		Do: []Step{{"what NCCL itself says of it, in each rank's log", "NCCL_DEBUG=INFO", ""},
