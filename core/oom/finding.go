@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/oom/printed"
@@ -76,6 +77,9 @@ func (f *finding) calls() (calls, after []frame) {
 		if b := strings.TrimSpace(f.rows[c.row].Body); strings.HasPrefix(b, "File ") {
 			after = append(after, c)
 		}
+	}
+	if n := len(after) - 1; n > 0 && after[n].name == "<module>" && after[0].name != "<module>" {
+		slices.Reverse(after) // a debugger's
 	}
 	return calls, after
 }

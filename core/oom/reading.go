@@ -203,6 +203,9 @@ func matched(r rule, rs []printed.Row, i int, text string, start int) *ruleMatch
 	if name := notebookError(rs, i, text[:start]); name != "" {
 		m.name, m.before, m.quoted = name, "", false
 	}
+	if name := debugged.FindStringSubmatch(rs[max(0, i-1)].Body); name != nil && i > 0 {
+		m.name, m.traced = name[1], true
+	}
 	if name := repr.FindStringSubmatch(text[:start]); name != nil {
 		m.name, m.before, m.quoted = name[1], "", false
 	}
@@ -211,6 +214,10 @@ func matched(r rule, rs []printed.Row, i int, text string, start int) *ruleMatch
 	}
 	return m
 }
+
+// debugged is what VS Code's debugger shows above the message of an exception that stopped the program; its frames are
+// below, the innermost first.
+var debugged = rx(`^Exception has occurred: (\w+)`)
 
 // repr matches what stands before the message of an exception that is printed as Python's repr shows it, in a report of
 // a failure: `Exception: "XGBoostError('…`, `failed with RuntimeError("…` (distributed/worker.py, of Dask).
@@ -247,7 +254,7 @@ func (m *ruleMatch) explained() bool {
 	if strings.HasPrefix(m.text, "|") && strings.Count(m.before, "`")%2 == 1 {
 		return true // in a table of a page
 	}
-	if m.ofMemory() && (mention.MatchString(m.text) && !ownQuotes || !m.traced && fenced(m.rows, m.at)) {
+	if m.ofMemory() && (mention.MatchString(m.text) && !ownQuotes || !m.traced && printed.Fenced(m.rows, m.at)) {
 		return true
 	}
 	return m.quoted && (m.Count() == 0 || strings.Contains(m.before, "raise "))
@@ -390,30 +397,6 @@ func tracedAbove(rs []printed.Row, at int) bool {
 // failed is what programs print before a message when they, or a step of theirs, failed.
 var failed = rx(`(?:\b(?:ERROR|FATAL|CRITICAL|Error|Failed|FAILED|failed)\b)[\])]?\s?[:|-]+\s*$`)
 
-// fenced reports whether a line is alone in a code block of a Markdown page with headings, or is shortened there with dots:
-// then the page explains the message. A pasted log has more lines.
-func fenced(rs []printed.Row, at int) bool {
-	fence := func(i, step int) bool {
-		for i += step; i >= 0 && i < len(rs); i += step {
-			if s := strings.TrimSpace(rs[i].Body); s != "" {
-				return strings.HasPrefix(s, "```") || strings.HasPrefix(s, "~~~")
-			}
-		}
-		return false
-	}
-	if !fence(at, -1) || !fence(at, 1) {
-		return false
-	}
-	return elided.MatchString(rs[at].Body) || slices.ContainsFunc(printed.Near(rs, at, 12, 0), func(r printed.Row) bool {
-		return heading.MatchString(r.Text)
-	})
-}
-
-var (
-	heading = rx(`^#{1,6} \w`)
-	elided  = rx(`[\w(](?:\.\.\.|…)(?:\W|$)`)
-)
-
 func harnessAbove(rs []printed.Row, at int) bool {
 	return slices.ContainsFunc(rs[max(0, at-8):at], func(r printed.Row) bool { return harness.MatchString(r.Body) })
 }
@@ -440,7 +423,7 @@ func setAside(rs []printed.Row, at int) bool {
 	return beganTrace.MatchString(strings.TrimSpace(rs[head].Body)) && near(head, 2, 0)
 }
 
-var anotherMessage = rx(`out of memory\. ?Tried|OutOfMemoryError: `)
+var anotherMessage = rx(`out of memory\. ?Tried|OutOfMemoryError: |OOM when allocating|MemoryError: Unable to`)
 
 // messageAt returns the squeezed text of the message that begins at a row: its own rank's lines, up to the next message.
 func messageAt(rs []printed.Row, at int) string {
@@ -450,7 +433,7 @@ func messageAt(rs []printed.Row, at int) string {
 		if r.Rank != rs[at].Rank && r.Rank != "" {
 			continue
 		}
-		if anotherMessage.MatchString(r.Body) && len(own) > 2 || strings.Contains(r.Body, "Traceback (most") {
+		if anotherMessage.MatchString(r.Body) && (len(own) > 2 || printed.StartsAnew.MatchString(r.Body)) || strings.Contains(r.Body, "Traceback (most") {
 			break
 		}
 		own, length = append(own, r), length+len(r.Body)

@@ -310,7 +310,11 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 		r.NotMemory, r.Cause, r.What = f.rule.name, f.rule.cause, f.rule.cause
 		r.setPhase(f, calls, after, state)
 		if r.Cause == "" {
-			r.Cause = unit.Clip(strings.TrimSpace(text.Body), headline)
+			r.Cause = strings.TrimSpace(text.Body)
+			if next := printed.Near(f.rows, f.at, -1, 1); strings.HasSuffix(r.Cause, ":") && len(next) > 0 {
+				r.Cause += " " + strings.TrimSpace(next[0].Body) // "Error(s) in loading state_dict for Net:"
+			}
+			r.Cause = unit.Clip(r.Cause, headline)
 		} else if f.name != "" && f.rule.name != "interrupted" {
 			r.Cause += " (" + f.name + ")"
 		}
@@ -584,13 +588,13 @@ func (r *Report) why() string {
 			others += fmt.Sprintf(" and %d more", n)
 		}
 		return others
+	case r.OfCard() && !r.Numbers.Roomy() && r.Numbers.Siblings() > 0:
+		return fmt.Sprintf("%d other processes of one size are on this card, as when all ranks of a job begin on the "+
+			"same one", r.Numbers.Siblings())
 	case r.Kind == GPUContention && r.Capacity != nil && r.Numbers.OtherHeld() > 0:
 		return fmt.Sprintf("other processes hold about %v", r.Numbers.OtherHeld().Round(100*unit.MiB))
 	case r.OfCard() && r.Numbers.Roomy():
 		return "far more than that was free: the card is neither full nor in pieces, and another limit was reached"
-	case r.OfCard() && r.Numbers.Siblings() > 0:
-		return fmt.Sprintf("%d other processes of one size are on this card, as when all ranks of a job begin on the "+
-			"same one", r.Numbers.Siblings())
 	case r.InAll():
 	case r.Kind == GPUCapacity && r.Requested != nil && r.Capacity != nil && *r.Requested > *r.Capacity:
 		return "that is more than the whole card"

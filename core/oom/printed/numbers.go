@@ -25,7 +25,7 @@ const MessageBytes, MessageParts = 4 << 10, 16
 func Squeeze(lines []Row) string {
 	var b strings.Builder
 	for _, l := range lines {
-		if startsAnew.MatchString(l.Body) {
+		if StartsAnew.MatchString(l.Body) {
 			b.WriteByte('\n')
 		}
 		for _, f := range strings.Fields(l.Body) {
@@ -35,7 +35,8 @@ func Squeeze(lines []Row) string {
 	return b.String()
 }
 
-var startsAnew = rx(`^[\[(]?(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|\d+\.\d\d\.\d{3})`)
+// StartsAnew is a line that begins with a time: it is no continuation of the one before.
+var StartsAnew = rx(`^[\[(]?(?:\d{4}[-/]\d\d[-/]\d\d|\d\d:\d\d:\d\d|\d+\.\d\d\.\d{3})`)
 
 const (
 	size    = `(\d[\d,]*(?:\.\d*)?(?:[KMGT]i?B|[KMGT]|bytes|B))`
@@ -136,8 +137,12 @@ var otherForms = []form{
 	{rx(`Memoryallocationerroronworker\d+:.{0,120}?-Freememory:` + xgbSize + `(?:\\+n)?-Requestedmemory:` + xgbSize),
 		[]numberOf{freeOf, requestedOf}, replacesKnown},
 	// Paddle's paddle/phi/core/memory/allocation/cuda_allocator.cc
-	{rx(`Cannotallocate` + size + `memoryonGPU\d+,` + size + `memoryhasbeenallocatedandavailablememoryisonly` + size),
+	{rx(`Cannotallocate` + size + `memoryonGPU\d+,(?:` + size + `memoryhasbeenallocatedand)?availablememoryisonly` + size),
 		[]numberOf{requestedOf, allocatedOf, freeOf}, replacesKnown},
+	// MindSpore's mem_dynamic_allocator.cc, of its pool; CANN's runtime under an operation of torch_npu
+	{rx(`TotalUsedMemStatistics:(\d+).{0,99}?plusallocsize:(\d+)ismorethantotalmemsize:(\d+)`),
+		[]numberOf{allocatedOf, requestedOf, capacityOf}, replacesKnown},
+	{rx(`CallrtMallocfail,purpose:[^:]{0,60}size:(\d+)`), []numberOf{requestedOf}, keepsKnown},
 	{rx(`Used` + size + `of` + size + `\w+\.`), []numberOf{requestedOf, capacityOf}, onlyUnknown}, // XLA
 }
 
@@ -379,7 +384,7 @@ func (n *Numbers) Roomy() bool {
 // ranks of one job that all began on the same card. 0 where there are fewer than three.
 func (n *Numbers) Siblings() int {
 	const context, alike = 2 * unit.GiB, 64 * unit.MiB
-	most := 0
+	most, alone := 0, unit.Bytes(0) // how many, and what they hold together
 	for _, p := range n.Others {
 		same := 0
 		for _, q := range n.Others {
@@ -387,9 +392,11 @@ func (n *Numbers) Siblings() int {
 				same++
 			}
 		}
-		most = max(most, same)
+		if same > most {
+			most, alone = same, unit.Bytes(same)*p.Bytes
+		}
 	}
-	if most < 3 {
+	if most < 3 || n.OtherHeld() > 3*alone { // then somebody else holds most of it
 		return 0
 	}
 	return most

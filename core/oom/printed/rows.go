@@ -3,6 +3,7 @@ package printed
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -242,3 +243,27 @@ func Joined(rs []Row) string {
 	}
 	return b.String()
 }
+
+// Fenced reports whether a line is alone in a code block of a Markdown page with headings, or is shortened there with dots:
+// then the page explains the message. A pasted log has more lines.
+func Fenced(rs []Row, at int) bool {
+	fence := func(i, step int) bool {
+		for i += step; i >= 0 && i < len(rs); i += step {
+			if s := strings.TrimSpace(rs[i].Body); s != "" {
+				return strings.HasPrefix(s, "```") || strings.HasPrefix(s, "~~~")
+			}
+		}
+		return false
+	}
+	if !fence(at, -1) || !fence(at, 1) {
+		return false
+	}
+	return elided.MatchString(rs[at].Body) || slices.ContainsFunc(Near(rs, at, 12, 0), func(r Row) bool {
+		return heading.MatchString(r.Text)
+	})
+}
+
+var (
+	heading = rx(`^#{1,6} \w`)
+	elided  = rx(`[\w(](?:\.\.\.|…)(?:\W|$)`)
+)

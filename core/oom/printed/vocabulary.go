@@ -67,7 +67,7 @@ var (
 		"Аварийный", "przerwane (", "段错误", "区段错误", "speicherzugriffsfehler", "erreur de segmentation",
 		"violación de segmento", "errore di segmentazione", "falha de segmentação", "Ошибка сегментирования",
 		"naruszenie ochrony", "세그멘테이션",
-		"could not override", "size mismatch for", "key(s) in state_dict", "command not found", ": not found", "can't " +
+		"hccl", "err02200", "could not override", "size mismatch for", "key(s) in state_dict", "command not found", ": not found", "can't " +
 			"open file",
 		"executable file not", "unknown command",
 	}
