@@ -69,9 +69,11 @@ var (
 		{ofJAX, rx(`RESOURCE_EXHAUSTED: (?:Out of memory while|XLA:)|[/\\]jax[/\\]_src[/\\]|` +
 			`\b(?:XlaRuntimeError|JaxRuntimeError)\b`)},
 		// tensorflow/python/framework/errors_impl.py
-		{ofTensorFlow, rx(`[/\\]tensorflow[/\\]python[/\\]|[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)},
+		{ofTensorFlow, rx(`[/\\]tensorflow[/\\]python[/\\]|op_kernel\.cc:1(?:7[4-9]|8)\d|` +
+			`[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)},
 		{ofTorch, rx(`[/\\]torch[/\\](?:nn|_tensor\.py|optim|autograd|utils|cuda|distributed)\b|allocated by PyTorch|` +
-			`in total by PyTorch|\btorch\.(?:cuda\.)?OutOfMemoryError\b|DefaultCPUAllocator`)},
+			`in total by PyTorch|out of memory\. Tried to allocate|tensor\(nan, device=|` +
+			`\btorch\.(?:cuda\.)?OutOfMemoryError\b|DefaultCPUAllocator`)},
 	}
 	// torchLines are the lines of torch/nn/modules/module.py on which a module's call calls on, which nearly every release has
 	// moved; two of a release are the call and the wrapped call. Read off tracebacks whose version shows otherwise too; that of

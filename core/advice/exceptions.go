@@ -54,6 +54,9 @@ var lapses = []lapse{
 	{rx(`[Vv]ersionConflict|requires .* but you have|is required for a normal functioning|DistributionNotFound|` +
 		`requires (?:the )?\W?\w+\W? (?:library|package)|please install|Please install|pip install`), fitting, "pip check"},
 
+	{rx(`See root cause above|[Ee]ngine (?:core |process )?(?:initialization )?failed`),
+		"the first error above it, of the engine's own process: this text has only what came of it", ""},
+
 	// --- weights and files ---------------------------------------------------------------------------------------------
 	{rx(`size mismatch for|loading state_dict|Missing key|Unexpected key|found shape torch\.Size|ignore_mismatched_sizes`),
 		"weights of the same model and configuration (number of classes, vocabulary, width); strict=False only where that " +
@@ -71,6 +74,8 @@ var lapses = []lapse{
 		"a folder that this user may write, or the right owner of the file", "id; ls -ld FOLDER"},
 	{rx(`Input/output error|Errno 5\]|Stale file handle|Errno 116|Transport endpoint is not connected|Errno 107`),
 		"the disk or the file server: it failed, not the program", "df -h .; dmesg | tail"},
+	{rx(`^RuntimeError: File \S+ cannot be opened`), "a folder that is there, that this user may write, and that has room",
+		"ls -ld FOLDER; df -h FOLDER; df -i FOLDER"},
 	{rx(`FileNotFoundError|No such file or directory|NotADirectoryError|does not exist|doesn't exist|` +
 		`[Cc]ould not find (?:the )?` +
 		`(?:file|directory|path)|[Nn]o (?:images|files|data) (?:were )?found|not found in path`),

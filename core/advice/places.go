@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/launch-ml/launch/core/lazy"
+	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/oom/printed"
 	"github.com/launch-ml/launch/core/unit"
 )
@@ -114,6 +115,24 @@ type engine struct {
 	name   string
 	re     *lazy.Regexp
 	offers []proposal
+	// weights are for those that did not fit; host for host memory. none: offers, and what helps any program.
+	weights, host []proposal
+}
+
+// ggml is an engine that computes with it: each has names of its own for the same settings.
+func ggml(name string, re *lazy.Regexp, layers, batch, cache, context with) engine {
+	bits := give("numerics", "a model of fewer bits")
+	return engine{name, re, []proposal{
+		give("speed", "fewer layers on the card, or less at a time", layers, batch),
+		give("numerics", "a cache in 8 bits, or a model of fewer bits", cache),
+		give("recipe", "a shorter context", context)},
+		[]proposal{give("speed", "fewer layers on the card", layers), bits},
+		[]proposal{bits, give("recipe", "a shorter context", context)}}
+}
+
+// settings are several variables of the environment.
+func settings(sets ...string) with {
+	return func(m *Remedy, _ Clues) { m.Env = append(m.Env, sets...) }
 }
 
 // engines are known by their frames, and by the settings that their messages name.
@@ -127,28 +146,44 @@ var engines = []engine{
 		give("speed", "no CUDA graphs, which hold memory of their own", flag("vllm", "--enforce-eager")),
 		give("speed", "the model over several cards", flag("vllm", "--tensor-parallel-size 2")),
 		give("numerics", "a smaller cache, in 8 bits", flag("vllm", "--kv-cache-dtype fp8")),
-		give("recipe", "a shorter context", flag("vllm", "--max-model-len (as long as the longest request)"))}},
+		give("recipe", "a shorter context", flag("vllm", "--max-model-len (as long as the longest request)"))}, nil, nil},
 	{"sglang", rx(`[/\\]sglang[/\\]srt[/\\]|mem[-_]fraction[-_]static|(?:Prefill|Decode) out of memory`), []proposal{
 		give("none", "a larger share for weights and cache where the cache is too small, a smaller one where a step ran out",
 			flag("sglang", "--mem-fraction-static")),
 		give("speed", "smaller pieces of a prompt, and fewer requests at a time",
 			flag("sglang", "--chunked-prefill-size 2048 --max-running-requests (half) --cuda-graph-max-bs (half)")),
 		give("speed", "the model over several cards", flag("sglang", "--tp 2")),
-		give("recipe", "a shorter context", flag("sglang", "--context-length"))}},
-	{"llama.cpp", rx(`\bggml_\w+|\bllama_(?:init|model|context|kv|new)\w*|\balloc_tensor_range\b`), []proposal{
-		give("speed", "fewer layers on the card, or smaller batches", flag("llama.cpp", "-ngl (fewer) -ub 256")),
-		give("numerics", "a cache in 8 bits, or a model of fewer bits", flag("llama.cpp", "-fa on -ctk q8_0 -ctv q8_0")),
-		give("recipe", "a shorter context", flag("llama.cpp", "-c 8192"))}},
-	{"xgboost", rx(`\bXGBoostError\b|[/\\]xgboost[/\\]`), []proposal{
+		give("recipe", "a shorter context", flag("sglang", "--context-length"))}, nil, nil},
+	ggml("ollama", rx(`\bollama\b`), flag("ollama", "PARAMETER num_gpu (fewer)"), settings("OLLAMA_NUM_PARALLEL=1"),
+		settings("OLLAMA_FLASH_ATTENTION=1", "OLLAMA_KV_CACHE_TYPE=q8_0"), flag("ollama", "PARAMETER num_ctx 8192")),
+	ggml("llama-cpp-python", rx(`[/\\]llama_cpp[/\\]|\bLlamaCpp\b`), flag("llama_cpp", "n_gpu_layers (fewer)"),
+		flag("llama_cpp", "n_ubatch=256"), flag("llama_cpp", "flash_attn=True, type_k=8, type_v=8"),
+		flag("llama_cpp", "n_ctx=8192")),
+	ggml("llama.cpp", rx(`\bggml_\w+|\bllama_(?:init|model|context|kv|new)\w*|\balloc_tensor_range\b`),
+		flag("llama.cpp", "-ngl (fewer)"), flag("llama.cpp", "-ub 256"), flag("llama.cpp", "-fa on -ctk q8_0 -ctv q8_0"),
+		flag("llama.cpp", "-c 8192")),
+	// python-package/lightgbm, and the words of its library
+	{"lightgbm", rx(`\bLightGBMError\b|\[LightGBM\]|[/\\]lightgbm[/\\]`), boosted("lightgbm"), nil, boosted("lightgbm")},
+	{"xgboost", rx(`\bXGBoostError\b|[/\\]xgboost[/\\]|^\[\d+\]\s+\w+-[a-z]+:\d`), []proposal{
 		give("none", "data that is made into bins as it is read", flag("xgboost", "QuantileDMatrix(data_iterator)")),
 		give("speed", "data that stays on the host", flag("xgboost", "ExtMemQuantileDMatrix")),
 		give("numerics", "fewer bins", flag("xgboost", "max_bin=128")),
 		give("recipe", "a sample of the rows for each tree", flag("xgboost", "subsample=0.3, "+
-			"sampling_method=gradient_based"))}},
+			"sampling_method=gradient_based"))}, nil, boosted("xgboost")},
 	{"rapids", rx(`\bRMM failure\b|\brmm::|\bRMM_ERROR|[/\\](?:cudf|cuml|rmm|dask_cuda)[/\\]`), []proposal{
 		give("speed", "memory that may be larger than the card's", flag("rmm", "rmm.reinitialize(managed_memory=True)")),
 		give("speed", "data that is spilled to the host", flag("dask_cuda", "--device-memory-limit 0.6 --enable-cudf-spill")),
-		give("speed", "data in smaller parts")}},
+		give("speed", "data in smaller parts")}, nil, nil},
+}
+
+// boosted is what helps a boosting of trees whose data does not fit in memory: each library's own names.
+func boosted(of string) []proposal {
+	read, bins := flag("xgboost", "QuantileDMatrix(data_iterator)"), flag("xgboost", "max_bin=128")
+	if of == "lightgbm" {
+		read, bins = flag("lightgbm", "two_round=true, histogram_pool_size=2048"), flag("lightgbm", "max_bin=63")
+	}
+	return []proposal{give("none", "data that is made into bins as it is read, and not held twice", read),
+		give("numerics", "fewer bins", bins), give("recipe", "fewer rows or columns")}
 }
 
 // served adds what helps an engine, if the text shows one and no training; whether it does.
@@ -162,25 +197,61 @@ func (a *remedies) served() bool {
 		if !a.c.use(e.name) {
 			continue
 		}
-		if e.name == "vllm" {
-			a.share()
+		if e.name == "vllm" && a.share() {
+			return true
 		}
-		for _, p := range e.offers {
+		offers := e.offers
+		switch {
+		case a.r.Kind == oom.CPUAlloc && e.host == nil:
+			continue
+		case a.r.Kind == oom.CPUAlloc:
+			offers = e.host
+		case a.r.Part == oom.Load && e.weights != nil:
+			offers = e.weights
+		}
+		for _, p := range offers {
 			a.offer(p.cost, p.what, p.exact...)
 		}
+		a.longest()
 		return true
 	}
 	return false
 }
 
-// share adds vLLM's share of the card: more of it for a cache that is too small, less for what is beside it.
-func (a *remedies) share() {
-	if strings.Contains(a.r.Cause, "for the cache of keys") {
-		a.offer("none", "a larger share of the card, if nothing else is on it", flag("vllm", "--gpu-memory-utilization 0.95"))
+// longest puts the length for which vLLM says that its cache has room in the place of one to be chosen.
+func (a *remedies) longest() {
+	if len(a.r.Evidence) == 0 {
 		return
 	}
-	a.offer("none", "a smaller share of the card for weights and cache: what lies outside it needs room",
-		flag("vllm", "--gpu-memory-utilization 0.8"))
+	m := estimated.FindStringSubmatch(a.r.Evidence[0].Text)
+	for i := range a.out {
+		for j, f := range a.out[i].Flags {
+			if m != nil && strings.HasPrefix(f.Text, "--max-model-len") {
+				a.out[i].Flags[j].Text = "--max-model-len " + m[1]
+			}
+		}
+	}
+}
+
+// vllm/v1/core/kv_cache_utils.py
+var estimated = rx(`the estimated maximum model length is (\d+)`)
+
+// share adds vLLM's share of the card: more of it for a cache that is too small, less for what is beside it. It
+// reports whether nothing else would help: where less is free than vLLM was told to take.
+func (a *remedies) share() bool {
+	r, own := a.r, "a smaller share of the card for weights and cache: what lies outside it needs room"
+	switch {
+	case strings.Contains(r.Cause, "for the cache of keys"):
+		a.offer("none", "a larger share of the card, if nothing else is on it", flag("vllm", "--gpu-memory-utilization 0.95"))
+	case strings.Contains(r.Cause, "was free at the start") && r.Free != nil && unit.Value(r.Capacity) > 0:
+		percent := 100 * *r.Free / *r.Capacity // rounded down: the share has to be less than what is free
+		a.offer("none", "a share that is free: no more than that of the card is, as long as the others are on it",
+			flag("vllm", fmt.Sprintf("--gpu-memory-utilization 0.%02d", percent)))
+		return true
+	default:
+		a.offer("none", own, flag("vllm", "--gpu-memory-utilization 0.8"))
+	}
+	return false
 }
 
 // A scheduler is what gave a job its memory and ended it: how it is known, with the amount in the group if it is
@@ -193,7 +264,12 @@ type scheduler struct {
 }
 
 func inUnits(format string, size unit.Bytes) func(unit.Bytes) string {
-	return func(b unit.Bytes) string { return strings.ReplaceAll(format, "N", fmt.Sprint(int64((b+size-1)/size))) }
+	return func(b unit.Bytes) string {
+		if b == 0 {
+			return format // N is for the user to choose
+		}
+		return strings.ReplaceAll(format, "N", fmt.Sprint(int64((b+size-1)/size)))
+	}
 }
 
 // schedulers: LSF's bsub and its mail of a job's end, PBS's and Torque's server, Grid Engine's execd, Ray's raylet, the
@@ -204,8 +280,9 @@ var schedulers = []scheduler{
 		"bsub", inUnits(`-M NMB -R "rusage[mem=NMB]"`, unit.MiB)},
 	{"sge", rx(`exceed\w* (?:job )?hard limit "?\w*(?:vmem|rss|_data)"?.*?limit: ?(\d+)|#\$ -l h_vmem|\bh_(?:vmem|rss)\b`),
 		"qsub", inUnits("-l h_vmem=NG", unit.GiB)},
-	{"pbs", rx(`\b(?:mem|vmem|pmem|pvmem) \d+\w* exceed\w* (?:resource )?limit (\d+\w*)|#PBS\b|` +
-		`job violates resource usage limits`), "qsub", inUnits("-l select=1:mem=Ngb", unit.GiB)},
+	{"pbs", rx(`\b(?:mem|vmem|pmem|pvmem) (?:job total )?\d+ ?\w* exceed\w* (?:resource )?limit (\d+ ?\w*)|#PBS\b|` +
+		`job violates resource usage limits|^Job exceeded a memory resource limit|` +
+		`^req_information\.total_memory\.\d+=(\d+\w+)`), "qsub", inUnits("-l select=1:mem=Ngb", unit.GiB)},
 	{"ray", rx(`memory usage threshold|killed due to (?:the node running low on )?memory|` +
 		`\bray\.exceptions\.OutOfMemoryError|` +
 		`workers? killed by the Ray|\(raylet\)`), "ray", nil},
@@ -216,7 +293,11 @@ var schedulers = []scheduler{
 		"condor_submit", inUnits("request_memory = NM", unit.MiB)},
 	{"yarn", rx(`running beyond \w+ memory limits|exceeding (?:YARN |\w+ )?memory limits`), "spark-submit",
 		inUnits("--conf spark.executor.memoryOverhead=Ng", unit.GiB)},
+	{"spark", rx(`\bLost executor \d|\bExecutorLostFailure\b|\bspark-kubernetes-executor\b`), "spark-submit",
+		inUnits("--conf spark.executor.memoryOverhead=Ng", unit.GiB)},
 	{"oomd", rx(`\bsystemd-oomd\b|\bearlyoom\b`), "", nil},
+	// mm/oom_kill.c, where it was no group's limit that was reached
+	{"machine", rx(`\bCONSTRAINT_NONE\b|\bglobal_oom\b|\bOut of memory: Kill(?:ed)? process`), "", nil},
 }
 
 // readScheduler takes the scheduler of a line, and the amount that it gave.
@@ -257,6 +338,10 @@ func (a *remedies) moreOf() bool {
 		a.offer("none", "a later end: Ray kills workers before the machine's memory is used up (0.95 of it, unless told "+
 			"otherwise)", env("RAY_memory_usage_threshold=0.98"))
 		return true
+	case "machine":
+		a.offer("none", "a machine with more memory, or fewer programs at a time on this one: its own was used up, and no "+
+			"limit of a job", ask("free -h; ps aux --sort=-rss | head"))
+		return true
 	case "oomd":
 		a.offer("none", "who ended it, and at what pressure: a daemon that watches memory, before the kernel does",
 			ask("journalctl -u systemd-oomd -u earlyoom"))
@@ -266,15 +351,22 @@ func (a *remedies) moreOf() bool {
 		if s.name != a.c.Scheduler || s.more == nil {
 			continue
 		}
-		what, more := "more memory for the job", 24*unit.GiB
+		what, more := "more memory for the job than it was given now", unit.Bytes(0)
 		if had := a.c.granted(); had > 0 {
 			what, more = fmt.Sprintf("more memory for the job than the %v that it was given", had), had+had/2
 		}
-		a.offer("none", what, flag(s.of, s.more(more)))
+		text := s.more(more)
+		if s.name == "pbs" && len(a.r.Evidence) > 0 && virtual.MatchString(a.r.Evidence[0].Text) {
+			text = strings.Replace(text, "select=1:mem=", "vmem=", 1)
+		}
+		a.offer("none", what, flag(s.of, text))
 		return true
 	}
 	return false
 }
+
+// virtual is PBS's name for the limit that was reached, where it is that of virtual memory.
+var virtual = rx(`\bp?vmem\b`)
 
 // array matches NumPy's message for one array (numpy/_core/_exceptions.py).
 var array = rx(`Unable to allocate .{0,24}\ban array with shape|Unable to allocate array with shape`)

@@ -125,14 +125,16 @@ func plainTorch(since int, text string) with {
 
 func (a *remedies) gpu() {
 	r := a.r
-	if r.Kind == oom.GPUContention && (a.c.Device != "" || !a.c.Unified) { // else it is no card of its own, see below
+	siblings := r.Numbers.Siblings() > 0 && !r.Numbers.Roomy()
+	// siblings are of the same job; and what is unified is no card of its own, see below
+	if r.Kind == oom.GPUContention && !siblings && (a.c.Device != "" || !a.c.Unified) {
 		a.contended()
 	}
 	if a.c.Notebook {
 		a.offer("none", "the kernel restarted: after an error a notebook keeps the tensors of the step that failed")
 	}
 	a.atStart()
-	if siblings := r.Numbers.Siblings() > 0; siblings || r.Requested == nil && r.Phase == oom.Build && a.c.Ranks {
+	if siblings || r.Requested == nil && r.Phase == oom.Build && a.c.Ranks {
 		a.offer("none", "one card for each rank, chosen before anything is put onto a card: without it all ranks begin "+
 			"on the first",
 			plainTorch(0, `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`))
@@ -181,7 +183,8 @@ func (a *remedies) gpu() {
 // atStart adds what helps where it may be no fault of the program's size.
 func (a *remedies) atStart() {
 	r := a.r
-	if r.Requested == nil && r.Kind != oom.GPUContention && (r.Phase == oom.Build || a.c.Device != "") {
+	if r.Requested == nil && r.Kind != oom.GPUContention && (r.Phase == oom.Build ||
+		a.c.Device != "" && (!a.c.Unified || r.Phase == oom.Unknown)) {
 		a.offer("none", "a look at the card as it starts: where nothing at all can be taken, others mostly hold it",
 			ask(a.c.own().tool))
 	}
@@ -516,10 +519,20 @@ func (a *remedies) hostRefused() {
 	default:
 		a.offer("none", "a higher limit, if one is set (here, or the container's)", ask("ulimit -v; ulimit -d"))
 	}
-	if a.oneArray() {
+	if a.oneArray() || a.served() {
 		return
 	}
-	switch a.workPhase() {
+	phase := a.workPhase()
+	if phase == oom.Unknown && a.c.use(ofTensorFlow) {
+		a.offer("none", "fewer elements held by the input pipeline",
+			flag(ofTensorFlow, "tf.data: shuffle(1000), cache(filename), num_parallel_calls=2, prefetch(1)"))
+		a.smaller()
+		return
+	}
+	if phase == oom.Unknown && len(a.c.Uses) == 0 { // nothing shows a training
+		phase = oom.Data
+	}
+	switch phase {
 	case oom.Data:
 		a.offer("none", "arrays that are memory-mapped or read in parts, or of a smaller type")
 		a.offer("none", "fewer loader workers, each of which holds its own copy", plainTorch(0, "DataLoader(num_workers=1)"))
@@ -602,7 +615,11 @@ func (a *remedies) unexplained() {
 
 // notMemory adds what helps a program that ended for another reason than memory.
 func (a *remedies) notMemory() {
-	for _, p := range otherRemedies[a.r.NotMemory] {
+	name := a.r.NotMemory
+	if name == "worker_died" && a.c.Scheduler == "ray" {
+		name = "ray_worker_died"
+	}
+	for _, p := range otherRemedies[name] {
 		a.offer(p.cost, p.what, p.exact...)
 	}
 	if a.r.NotMemory == "exception" {
@@ -668,6 +685,12 @@ var otherRemedies = map[string][]proposal{
 	"nccl": {
 		give("none", "the first rank that failed: its own log says why (several logs at once: launch explain rank*.log)",
 			env("NCCL_DEBUG=INFO")),
+	},
+	"ray_worker_died": {
+		give("none", "the log of the worker that ended, by its process number: this text only says that it did",
+			ask("ls -t /tmp/ray/session_latest/logs/ | head; tail -50 /tmp/ray/session_latest/logs/raylet.out")),
+		give("none", "whether the kernel ended it for lack of host memory",
+			ask(`journalctl -k -g "out of memory|oom-kill"`)),
 	},
 	"worker_died": {
 		give("none", "the log of the process that ended: this text only says that it did",

@@ -17,6 +17,7 @@ var (
 	// torch/distributed/elastic/multiprocessing/errors/__init__.py, of the first that failed
 	rootCause = rx(`^Root Cause \(first observed failure\):`)
 	causeRank = rx(`^\s*rank\s*: (\d+) \(local_rank: \d+\)`)
+	causeCode = rx(`^\s*exitcode\s*: (-?\d+)`)
 )
 
 // failed is the rank of a finding's process, by the prefix of its line, the lines above its traceback, or torchrun's summary
@@ -46,11 +47,16 @@ func (f *finding) failed() *int64 {
 			break // another failure
 		}
 	}
+	return number(f.firstFailed(causeRank))
+}
+
+// firstFailed is what torchrun's summary, below a finding, has of the process that failed first.
+func (f *finding) firstFailed(what *pattern) []string {
 	root := false
 	for _, r := range f.rows[f.at:] {
 		if root = root || rootCause.MatchString(r.Body); root {
-			if m := causeRank.FindStringSubmatch(r.Body); m != nil {
-				return number(m)
+			if m := what.FindStringSubmatch(r.Body); m != nil {
+				return m
 			}
 		}
 	}

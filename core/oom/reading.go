@@ -13,8 +13,8 @@ import (
 
 var (
 	// hedged are words of a sentence, and no part of a path, before it names an out-of-memory: it is about a possibility.
-	hedged = rx(`(?i)(?:^|[^\w/\\.])(?:may|might|maybe|perhaps|probably|possibl[ey]|possibility|usual(?:ly)?|often|typically|` +
-		`sometimes|common(?:ly)?|potential(?:ly)?|if|when(?:ever)? (?:you|your)|whether|in case|unless|` +
+	hedged = rx(`(?i)(?:^|[^\w/\\.])(?:may|might|maybe|perhaps|probably|possibl[ey]|possibility|usual(?:ly)?|often|` +
+		`typically|sometimes|common(?:ly)?|potential(?:ly)?|if|when(?:ever)? (?:you|your)|whether|in case|unless|` +
 		`could (?:have|be|lead|cause|also|result)|can (?:be|cause|lead|happen|occur|result|also|run)|` +
 		`would (?:be|cause|lead|have)|to (?:avoid|prevent|fix|solve|reduce)|avoid\w*|prevent\w*|e\.g|such as|causes|` +
 		`reasons|consider|make sure|risks?|suggests?|tip|hint|symptoms?)\b`)
@@ -433,7 +433,8 @@ func messageAt(rs []printed.Row, at int) string {
 		if r.Rank != rs[at].Rank && r.Rank != "" {
 			continue
 		}
-		if anotherMessage.MatchString(r.Body) && (len(own) > 2 || printed.StartsAnew.MatchString(r.Body)) || strings.Contains(r.Body, "Traceback (most") {
+		another := anotherMessage.MatchString(r.Body) && (len(own) > 2 || printed.StartsAnew.MatchString(r.Body))
+		if another || strings.Contains(r.Body, "Traceback (most") {
 			break
 		}
 		own, length = append(own, r), length+len(r.Body)

@@ -223,7 +223,8 @@ const announceLines = 60
 func heaviest(all []finding) *finding {
 	var root *finding
 	for i := range all {
-		if f := &all[i]; f.fatal && !f.alive && !f.past && (root == nil || f.rule.weight > root.rule.weight) {
+		f := &all[i]
+		if f.fatal && !f.alive && !f.past && (root == nil || f.rule.weight > root.rule.weight) && !f.stopped() {
 			root = f
 		}
 	}
@@ -235,6 +236,12 @@ func heaviest(all []finding) *finding {
 		root = next
 	}
 	return root
+}
+
+// stopped reports whether a process was killed after another had failed in another way: by torchrun, that is.
+func (f *finding) stopped() bool {
+	first := f.firstFailed(causeCode)
+	return f.rule.weight == killed && first != nil && first[1] != "-9"
 }
 
 // chained is what Python prints between an exception and one that was raised while it was handled or because of it
@@ -348,15 +355,12 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 		r.Needs = *r.Allocated + *r.Requested
 	}
 	r.What = f.rule.cause
-	m := oneArray.FindStringSubmatch(printed.Joined(printed.Near(f.rows, f.at, 0, 1)))
+	m := printed.OneArray.FindStringSubmatch(printed.Joined(printed.Near(f.rows, f.at, 0, 1)))
 	if m != nil && f.rule.kind == CPUAlloc {
 		r.What += fmt.Sprintf(" for one array of shape %s of %s", m[1], m[2])
 	}
 	r.Cause = r.causeLine()
 }
-
-// oneArray matches what NumPy and TensorFlow print of the array that the host had no room for: its shape and its type.
-var oneArray = rx(`(?:array|tensor) with shape ?([(\[][\d,\s]+[)\]]) and (?:data )?type ([a-z]\w*)`)
 
 // headline bounds a cause, in bytes: it is one line for a person, whatever a program printed in one.
 const headline = 300
@@ -403,7 +407,7 @@ func (r *Report) gpu(f *finding) {
 		notReservable.MatchString(printed.Joined(near)) {
 		r.Kind = GPUFragmentation
 	}
-	if r.Kind == GPUUnspecified && noHole.MatchString(printed.Joined(near)) {
+	if r.Kind == GPUUnspecified && printed.NoHole.MatchString(printed.Joined(near)) {
 		r.Kind = GPUFragmentation
 	}
 }
@@ -418,9 +422,6 @@ func (f *finding) progressBefore() bool {
 	}
 	return false
 }
-
-// noHole are the words of a BFC allocator, or of a text about one, for enough memory in pieces that are too small.
-var noHole = rx(`(?i)no contiguous|not? .{0,24}contiguous (?:hole|block|region|chunk|memory)`)
 
 // notReservable are XLA's words for what is free and not in one piece at the end where it was asked for.
 var notReservable = rx(`That was not possible\. There are .{1,60} free, .{1,60} reservable`)

@@ -364,9 +364,10 @@ var memoryRules = []rule{
 		`killed by (?:the )?(?:cgroup|kernel)?.{0,12}(?:OOM|out-of-memory)[- ]?(?:killer|handler)?`),
 	kill(sure, spoken,
 		`node (?:was |is )?(?:running )?low on (?:resource: )?memory|TERM_MEMLIMIT|job killed.*memory (?:usage )?limit`,
-		`\b(?:mem|vmem|pmem|pvmem|rss)\b (?:job total )?\d+ ?\w* exceed\w* (?:resource )?limit|hard limit "?\w*(?:vmem|rss|data)\b|`+
-			`memory usage threshold|systemd-oomd|earlyoom.*sending SIG`,
-		`^Job exceeded a memory resource limit|enforced h_(?:vmem|rss|data)\w* limit|^Killed /\S+ due to memory |sending SIG(?:TERM|KILL) to process \d+ .*\bbadness`),
+		`\b(?:mem|vmem|pmem|pvmem|rss)\b (?:job total )?\d+ ?\w* exceed\w* (?:resource )?limit|`+
+			`hard limit "?\w*(?:vmem|rss|data)\b|memory usage threshold|systemd-oomd|earlyoom.*sending SIG`,
+		`^Job exceeded a memory resource limit|enforced h_(?:vmem|rss|data)\w* limit`,
+		`^Killed /\S+ due to memory |sending SIG(?:TERM|KILL) to process \d+ .*\bbadness`),
 	// YARN's containers; HTCondor's starter; Vertex AI; Colab and Kaggle
 	kill(sure, spoken,
 		`for exceeding (?:\w+ )?memory limits|gone over (?:cgroup )?memory limit|`+

@@ -301,7 +301,7 @@ var Faults = []Fault{
 			`(?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|HIPBLAS)_STATUS_[A-Z_]+|NPU function error|Triton Error \[|` +
 			`Native API failed|level_zero backend failed`},
 	// torch_npu's csrc/distributed, and the collective library of Ascend's cards
-	{Name: "hccl", Echo: true, Cause: "a collective operation between NPUs failed: another rank is gone, or the link",
+	{Name: "hccl", Crash: true, Cause: "a collective operation between NPUs failed: another rank is gone, or the link",
 		Spoken: `ERR02200|HCCL function error|\bHccl\w+, error code is \d+|hccl api failed|\bEI000[1-9]\b|` +
 			`HcclCommInit\w* failed`,
 		Do: []Step{{"the first rank that failed: its own log says why", "", "ls -t ~/ascend/log/debug/plog | head"},

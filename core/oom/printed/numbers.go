@@ -165,6 +165,10 @@ var (
 		`?\((\d[\d.]*)/(\d[\d.]*GiB)\)onstartupislessthandesiredGPUmemoryutilization\([\d.]+,(\d[\d.]*GiB)\)`)
 	// XLA's total of a program on a TPU: it is no request
 	XlaTotal = rx(`Used \d[\d.]*\w* of \d[\d.]*\w* hbm`)
+	// OneArray is what NumPy and TensorFlow print of the array that the host had no room for: its shape and its type.
+	OneArray = rx(`(?:array|tensor) with shape ?([(\[][\d,\s]+[)\]]) and (?:data )?type ([a-z]\w*)`)
+	// NoHole are the words of a BFC allocator, or of a text about one, for enough memory in pieces that are too small.
+	NoHole = rx(`(?i)no contiguous|not? .{0,24}contiguous (?:hole|block|region|chunk|memory)`)
 	// nvidia-smi's notation for used and total memory, for messages without numbers
 	SmiUsage = rx(`(\d[\d,]*MiB)/(\d[\d,]*MiB)`)
 )

@@ -244,8 +244,8 @@ func Joined(rs []Row) string {
 	return b.String()
 }
 
-// Fenced reports whether a line is alone in a code block of a Markdown page with headings, or is shortened there with dots:
-// then the page explains the message. A pasted log has more lines.
+// Fenced reports whether a line is alone in a code block of a Markdown page with headings, or is shortened there with
+// dots: then the page explains the message. A pasted log has more lines.
 func Fenced(rs []Row, at int) bool {
 	fence := func(i, step int) bool {
 		for i += step; i >= 0 && i < len(rs); i += step {

@@ -26,7 +26,8 @@ var (
 			"overflow",
 		"memory isn't enough", "code is 207001", "el0004", "memory exhausted", "memory is exhausted", "[malloc",
 		"insufficient gpu", "invalid buffer size", "8007000e", "killedworker", "insufficient device", "insufficient " +
-			"cuda", "kv cache memory", "bad allocation", "total mem size", "memory resource limit", "enforced h_", "chunks by size", "mem-fraction-static",
+			"cuda", "kv cache memory", "bad allocation", "total mem size",
+		"memory resource limit", "enforced h_", "chunks by size", "mem-fraction-static",
 	}
 	FailureWords = []string{
 		"traceback", "error:", "exception:", "keyboardinterrupt", "sigterm", "sigint",
@@ -67,7 +68,8 @@ var (
 		"Аварийный", "przerwane (", "段错误", "区段错误", "speicherzugriffsfehler", "erreur de segmentation",
 		"violación de segmento", "errore di segmentazione", "falha de segmentação", "Ошибка сегментирования",
 		"naruszenie ochrony", "세그멘테이션",
-		"hccl", "err02200", "could not override", "size mismatch for", "key(s) in state_dict", "command not found", ": not found", "can't " +
+		"hccl", "err02200",
+		"could not override", "size mismatch for", "key(s) in state_dict", "command not found", ": not found", "can't " +
 			"open file",
 		"executable file not", "unknown command",
 	}

@@ -1,0 +1,81 @@
+package oom
+
+import "testing"
+
+// Memory that ran out in words that no other rule had.
+func TestSchedulersAndRuntimesOwnWords(t *testing.T) {
+	for _, c := range []class{
+		{name: "PBS's total of a job", kind: HostOOM, text: "=>> PBS: job killed: mem job total 90112 kb exceeded limit 90000 kb\n"},
+		{name: "Torque's", kind: HostOOM, text: "Aborted by PBS Server\nJob exceeded a memory resource limit (vmem, pvmem, " +
+			"etc.). Job was aborted\nSee Administrator for help\n"},
+		{name: "Grid Engine's", kind: HostOOM, text: "failed execd enforced h_vmem limit because:\njob 4.1 died through " +
+			"signal KILL (9).\n"},
+		{name: "Windows' C++", kind: CPUAlloc, text: began + inMain + "lightgbm.basic.LightGBMError: bad allocation\n"},
+		{name: "a path that looks like a hedge", kind: GPUUnspecified, text: began + inMain + "xgboost.core.XGBoostError: " +
+			"[01:02:03] /src/c_api/../common/device_helpers.cuh:39: Memory allocation error on worker 0: std::bad_alloc: " +
+			"out_of_memory: CUDA error at: /opt/rmm/cuda_memory_resource.hpp\n"},
+		{name: "a debugger's", kind: GPUContention, text: "Exception has occurred: RuntimeError\nCUDA out of memory. Tried to " +
+			"allocate 20.00 MiB (GPU 0; 7.93 GiB total capacity; 2.81 GiB already allocated; 25.38 MiB free; 3.06 GiB " +
+			"reserved in total by PyTorch)\n  File \"/w/net.py\", line 48, in forward\n    y = f(x)\n  File \"/w/fit.py\", " +
+			"line 18, in <module>\n    fit()\n"},
+	} {
+		c.oom, c.fatal = true, true
+		c.check(t)
+	}
+}
+
+// What these print of sizes.
+func TestStrangersSizes(t *testing.T) {
+	mindspore := reported(t, "[ERROR] PRE_ACT(5,f,python):2026-03-04-05:06:07.1 [mem_dynamic_allocator.cc:39] Add] "+
+		"TotalUsedMemStatistics : 9000 plus alloc size : 2000 is more than total mem size : 10000.\n"+began+inMain+
+		"RuntimeError: Allocate memory failed\n")
+	if !mindspore.OOM || mindspore.Requested == nil || *mindspore.Requested != 2000 || *mindspore.Capacity != 10000 {
+		t.Errorf("MindSpore's: %+v", mindspore)
+	}
+	paddle := reported(t, began+inMain+"ResourceExhaustedError: \n\nOut of memory error on GPU 0. Cannot allocate "+
+		"2.000000GB memory on GPU 0, available memory is only 1.000000GB.\n")
+	if paddle.Requested == nil || *paddle.Requested != 2<<30 || paddle.Free == nil || *paddle.Free != 1<<30 {
+		t.Errorf("Paddle's: %v of %v", paddle.Requested, paddle.Free)
+	}
+	two := reported(t, "2026-03-04 05:06:07.1: W op_kernel.cc:1763] Resource exhausted: OOM when allocating tensor with "+
+		"shape[1,64,64,3] and type float on /job:localhost/device:CPU:0 by allocator cpu\n2026-03-04 05:06:07.2: W "+
+		"op_kernel.cc:1751] Resource exhausted: MemoryError: Unable to allocate 184. MiB for an array with shape (9, 9) and "+
+		"data type float32\n")
+	if two.Requested == nil || *two.Requested != 64*64*3*4 {
+		t.Errorf("of two messages, the first one's size: %v", two.Requested)
+	}
+}
+
+// The frames of a debugger are the innermost first; what fills a card as one size many times is the same job's.
+func TestDebuggersFrame(t *testing.T) {
+	r := reported(t, "Exception has occurred: RuntimeError\nCUDA out of memory. Tried to allocate 2.00 GiB\n"+
+		"  File \"/w/net.py\", line 48, in forward\n    y = f(x)\n  File \"/w/fit.py\", line 18, in <module>\n    fit()\n")
+	if !r.Fatal || r.Frame != "net.py:48 in forward" {
+		t.Errorf("fatal %v, at %q", r.Fatal, r.Frame)
+	}
+}
+
+// A process that torchrun ended after another had failed is not the cause.
+func TestStoppedByTorchrun(t *testing.T) {
+	text := func(code string) string {
+		return "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \nfit.py FAILED\nFailures:\n[1]:\n  rank      " +
+			": 0 (local_rank: 0)\n  exitcode  : -9 (pid: 11)\n  traceback : Signal 9 (SIGKILL) received by PID 11\n" +
+			"Root Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : " + code +
+			" (pid: 12)\n  error_file: <N/A>\n"
+	}
+	if r := reported(t, text("1")); r.Possible || !r.Fatal {
+		t.Errorf("the first failure was no kill: possible %v, %s", r.Possible, r.Cause)
+	}
+	if r := reported(t, text("-9")); !r.Possible || !r.Fatal {
+		t.Errorf("the first failure was a kill: possible %v, %s", r.Possible, r.Cause)
+	}
+}
+
+// A headline that ends in a colon has its first detail.
+func TestHeadlineHasItsDetail(t *testing.T) {
+	r := reported(t, began+inMain+"RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: \"a.b\".\n")
+	const want = `RuntimeError: Error(s) in loading state_dict for Net: Missing key(s) in state_dict: "a.b".`
+	if r.Cause != want {
+		t.Errorf("it is %q, and should be %q", r.Cause, want)
+	}
+}
