@@ -44,6 +44,7 @@ type Clues struct {
 	// MicroBatch and Accumulation are what the Trainer of transformers printed; 0 if it did not.
 	MicroBatch   int64 `json:"micro_batch,omitempty"`
 	Accumulation int64 `json:"accumulation,omitempty"`
+	zero3        bool  // DeepSpeed shards the weights too
 	// Limit is the limit on each process of the run that launch set (--memory); 0: none. No text shows it.
 	Limit unit.Bytes `json:"limit_bytes,omitempty"`
 }
@@ -154,6 +155,7 @@ func (c *Clues) readLine(text string, agree *bool) {
 		}
 	}
 	c.readScheduler(text)
+	c.zero3 = c.zero3 || strings.Contains(text, "deepspeed/runtime/zero/stage3.py")
 	c.Unified = c.Unified || unified.MatchString(text)
 	narrow := func(v TorchVersion) {
 		both, ok := c.Torch.and(v)

@@ -140,6 +140,9 @@ var lapses = []lapse{
 	{rx(`expected scalar type|same dtype|must have the same dtype|not implemented for '\w+'|dtype mismatch|` +
 		`expected .{0,20}dtype|Found dtype \w+ but expected`),
 		"one type of numbers: both halves under the same autocast, or .to(dtype) where they meet", ""},
+	{rx(`CUDA_ERROR_INVALID_VALUE|cudaErrorInvalidValue|hipErrorInvalidValue`),
+		"what that call was given, an address among it: one that an earlier request did not get, where the card is full",
+		"nvidia-smi"},
 	{rx(`does not require grad|backward through the graph a second time|modified by an inplace operation|` +
 		`leaf (?:Variable|variable|tensor)|already been freed`),
 		"the graph of that loss: what was detached, changed in place or used twice " +

@@ -148,8 +148,6 @@ var engines = []engine{
 		give("numerics", "a smaller cache, in 8 bits", flag("vllm", "--kv-cache-dtype fp8")),
 		give("recipe", "a shorter context", flag("vllm", "--max-model-len (as long as the longest request)"))}, nil, nil},
 	{"sglang", rx(`[/\\]sglang[/\\]srt[/\\]|mem[-_]fraction[-_]static|(?:Prefill|Decode) out of memory`), []proposal{
-		give("none", "a larger share for weights and cache where the cache is too small, a smaller one where a step ran out",
-			flag("sglang", "--mem-fraction-static")),
 		give("speed", "smaller pieces of a prompt, and fewer requests at a time",
 			flag("sglang", "--chunked-prefill-size 2048 --max-running-requests (half) --cuda-graph-max-bs (half)")),
 		give("speed", "the model over several cards", flag("sglang", "--tp 2")),
@@ -170,10 +168,20 @@ var engines = []engine{
 		give("numerics", "fewer bins", flag("xgboost", "max_bin=128")),
 		give("recipe", "a sample of the rows for each tree", flag("xgboost", "subsample=0.3, "+
 			"sampling_method=gradient_based"))}, nil, boosted("xgboost")},
+	{"cupy", rx(`[/\\]cupy[/\\]|\bcupy\.`), []proposal{
+		give("none", "blocks that its pool keeps, given back",
+			flag("cupy", "cupy.get_default_memory_pool().free_all_blocks()")),
+		give("speed", "memory that may be larger than the card's",
+			flag("cupy", "cupy.cuda.set_allocator(cupy.cuda.malloc_managed)")),
+		give("speed", "data in smaller parts"), give("numerics", "float32 in place of float64")}, nil, nil},
 	{"rapids", rx(`\bRMM failure\b|\brmm::|\bRMM_ERROR|[/\\](?:cudf|cuml|rmm|dask_cuda)[/\\]`), []proposal{
 		give("speed", "memory that may be larger than the card's", flag("rmm", "rmm.reinitialize(managed_memory=True)")),
 		give("speed", "data that is spilled to the host", flag("dask_cuda", "--device-memory-limit 0.6 --enable-cudf-spill")),
 		give("speed", "data in smaller parts")}, nil, nil},
+	{"numba", rx(`[/\\]numba[/\\]cuda[/\\]|\bnumba\.cuda\b`), []proposal{
+		give("none", "arrays of the card that are not used any more, let go of before new ones",
+			flag("numba", "numba.cuda.current_context().deallocations.clear()")),
+		give("speed", "data in smaller parts"), give("numerics", "float32 in place of float64")}, nil, nil},
 }
 
 // boosted is what helps a boosting of trees whose data does not fit in memory: each library's own names.
@@ -200,6 +208,9 @@ func (a *remedies) served() bool {
 		if e.name == "vllm" && a.share() {
 			return true
 		}
+		if e.name == "sglang" {
+			a.fraction()
+		}
 		offers := e.offers
 		switch {
 		case a.r.Kind == oom.CPUAlloc && e.host == nil:
@@ -218,12 +229,19 @@ func (a *remedies) served() bool {
 	return false
 }
 
-// longest puts the length for which vLLM says that its cache has room in the place of one to be chosen.
-func (a *remedies) longest() {
-	if len(a.r.Evidence) == 0 {
+// fraction adds SGLang's share of the card, which is for weights and cache.
+func (a *remedies) fraction() {
+	if strings.Contains(a.r.Cause, "for the cache of keys") {
+		a.offer("none", "a larger share for weights and cache", flag("sglang", "--mem-fraction-static 0.9"))
 		return
 	}
-	m := estimated.FindStringSubmatch(a.r.Evidence[0].Text)
+	a.offer("none", "a smaller share for weights and cache: steps and graphs need room beside it",
+		flag("sglang", "--mem-fraction-static 0.75"))
+}
+
+// longest puts the length for which vLLM says that its cache has room in the place of one to be chosen.
+func (a *remedies) longest() {
+	m := estimated.FindStringSubmatch(a.seen())
 	for i := range a.out {
 		for j, f := range a.out[i].Flags {
 			if m != nil && strings.HasPrefix(f.Text, "--max-model-len") {
@@ -356,7 +374,7 @@ func (a *remedies) moreOf() bool {
 			what, more = fmt.Sprintf("more memory for the job than the %v that it was given", had), had+had/2
 		}
 		text := s.more(more)
-		if s.name == "pbs" && len(a.r.Evidence) > 0 && virtual.MatchString(a.r.Evidence[0].Text) {
+		if s.name == "pbs" && virtual.MatchString(a.seen()) {
 			text = strings.Replace(text, "select=1:mem=", "vmem=", 1)
 		}
 		a.offer("none", what, flag(s.of, text))
@@ -373,7 +391,7 @@ var array = rx(`Unable to allocate .{0,24}\ban array with shape|Unable to alloca
 
 // oneArray adds what helps where one array did not fit in host memory; false where it is none.
 func (a *remedies) oneArray() bool {
-	if len(a.r.Evidence) == 0 || !array.MatchString(a.r.Evidence[0].Text) {
+	if !array.MatchString(a.seen()) {
 		return false
 	}
 	a.offer("none", "that array in parts, or memory-mapped: no part of the program needs all of it at once",

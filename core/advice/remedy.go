@@ -150,7 +150,18 @@ func (a *remedies) gpu() {
 			"loader workers hold it too", ask("free -h"),
 			plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
 	}
+	if strings.Contains(a.seen(), "cuInit") {
+		a.offer("none", "a look at the card and at the process's own limits: the driver itself could not start, so that no "+
+			"size of the program's is at fault", ask("nvidia-smi; ulimit -a; free -h"))
+		return
+	}
 	if a.served() {
+		return
+	}
+	if strings.Contains(r.What, "NCCL") {
+		a.offer("none", "fewer and smaller buffers of NCCL's own, which lie outside PyTorch's memory",
+			settings("NCCL_MAX_NCHANNELS=4", "NCCL_BUFFSIZE=1048576"))
+		a.step()
 		return
 	}
 	if a.c.Device == "mps" || r.Capacity == nil && r.Allowed != nil {
@@ -178,6 +189,14 @@ func (a *remedies) gpu() {
 	default:
 		a.step()
 	}
+}
+
+// seen is the line that shows it; "" if there is none.
+func (a *remedies) seen() string {
+	if len(a.r.Evidence) == 0 {
+		return ""
+	}
+	return a.r.Evidence[0].Text
 }
 
 // atStart adds what helps where it may be no fault of the program's size.
@@ -332,8 +351,14 @@ func (a *remedies) step() {
 	a.smaller()
 	a.checkpointing()
 	if a.c.use(ofDeepSpeed) {
-		a.offer("speed", "gradients and optimizer states sharded over the ranks, or kept on the CPU",
-			flag(ofDeepSpeed, `"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}`))
+		what, text := "gradients and optimizer states sharded over the ranks, or kept on the CPU",
+			`"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}`
+		if a.c.zero3 {
+			what, text = "optimizer states and weights kept on the CPU, and smaller buckets",
+				`"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}, `+
+					`"reduce_bucket_size": 5e7}`
+		}
+		a.offer("speed", what, flag(ofDeepSpeed, text))
 	}
 	a.bf16()
 	a.offer("recipe", smallerInput)
@@ -470,6 +495,10 @@ func (a *remedies) build() {
 func (a *remedies) sharedMemory() {
 	a.offer("none", "more shared memory for the container; in Kubernetes an emptyDir with medium: Memory on /dev/shm",
 		flag("docker run", "--shm-size=8g, or --ipc=host"))
+	if text := a.seen(); strings.Contains(text, "NCCL") || strings.Contains(text, "nccl-") {
+		a.offer("speed", "NCCL without shared memory, by sockets", env("NCCL_SHM_DISABLE=1"))
+		return
+	}
 	a.offer("none", "fewer loader workers, a smaller prefetch factor",
 		inFramework(ofTransformers, "--dataloader_num_workers 1"),
 		plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2)"))
@@ -560,7 +589,7 @@ func (a *remedies) hostRefused() {
 
 // windows reports whether Windows refused the memory, for want of its paging file.
 func (a *remedies) windows() bool {
-	return len(a.r.Evidence) > 0 && pagingFile.MatchString(a.r.Evidence[0].Text)
+	return pagingFile.MatchString(a.seen())
 }
 
 var pagingFile = rx(`(?:WinError|os error) 1455|[Pp]aging file`)

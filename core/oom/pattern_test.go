@@ -24,7 +24,8 @@ func TestPatterns(t *testing.T) {
 			}
 		}
 	}
-	for _, p := range []*pattern{printed.NoHole, mention, quotes, logged, harness, printed.Recovered, anotherMessage, pythonLine,
+	for _, p := range []*pattern{printed.NoHole, mention, quotes, logged, harness, printed.Recovered, anotherMessage,
+		pythonLine,
 		exceptionHead,
 		exceptionLine} {
 		p.MatchString("x")

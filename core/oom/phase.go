@@ -74,7 +74,8 @@ var phaseRules = []phaseRule{
 	{phase: TrainBackward, path: rx(`torch/_tensor\.py|torch/tensor\.py|autograd/graph\.py|autograd/__init__\.py`),
 		name: rx(`^(?:backward|_engine_run_backward|grad)$`)},
 	{phase: Optimizer, name: rx(`^(?:clip_grad_norm_?|clip_grad_value_|clip_grads_with_norm_|zero_grad)$`)}, // torch/nn/utils/clip_grad.py
-	{phase: TrainBackward, name: rx(`^(?:\w*backward\w*|unscale_and_clip_grads|_post_backward\w*)$`)},
+	{phase: TrainBackward, name: rx(`^(?:\w*backward\w*|unscale_and_clip_grads|_post_backward\w*|` +
+		`\w*(?:ipg_grads|scatter_grads|reduce_independent_p_g|reduce_ready_part)\w*)$`)}, // DeepSpeed's ZeRO
 	{phase: TrainForward, name: rx(`^(?:compute_loss\w*|shared_step|_step|_?common_step|evaluate_actions)$`),
 		either: true},
 	{phase: TrainForward, name: rx(`^(?:training_step\w*|train_step\w*|run_step|train_one_\w+|train_batch|` +

@@ -93,10 +93,17 @@ func readRow(rs []printed.Row, i int) (finding, bool) {
 	if !ok && raisedHere(rs, i) && !setAside(rs, i) {
 		f, ok = finding{rule: anyException, at: i, name: raisedLine.FindStringSubmatch(body)[1], traced: true, fatal: !ignored(rs, i) && !harnessAbove(rs, i)}, true
 	}
-	if ok && f.rule.name != "exception" || i+1 >= len(rs) {
+	if i+1 >= len(rs) || ok && f.rule.name != "exception" && f.rule.name != "aborted" {
 		return f, ok
 	}
 	next := strings.TrimSpace(rs[i+1].Body)
+	if ok && f.rule.name == "aborted" { // libstdc++ prints what it was below
+		if g, _, told := readText(rs, i+1, next); told && g.fatal && strings.HasPrefix(next, "what():") {
+			g.rule.weight = max(g.rule.weight, exception)
+			return g, true
+		}
+		return f, ok
+	}
 	for _, joined := range []string{body + " " + next, body + next} {
 		g, start, found := readText(rs, i, joined)
 		if found && g.ofMemory() && g.rule.nature != survived && start < len(body) {
@@ -159,8 +166,9 @@ func readText(rs []printed.Row, i int, text string) (f finding, start int, ok bo
 			return finding{}, 0, false
 		case m.advised(at[0]):
 			continue
-		case m.ofMemory() && r.nature != survived && r.nature != retried && slices.Contains(otherErrors, m.name):
-			continue // its path or key only happens to contain the words
+		case m.ofMemory() && r.nature != survived && r.nature != retried &&
+			(slices.Contains(otherErrors, m.name) || earlierFault.MatchString(text)):
+			continue // its path or key only happens to contain the words; or an allocator met a kernel's fault
 		case r.nature == survived:
 			m.specify(rules[n+1:])
 		}
@@ -200,7 +208,7 @@ func matched(r rule, rs []printed.Row, i int, text string, start int) *ruleMatch
 		m.before = text[:h[0]]
 	}
 	m.quoted = quotes.MatchString(m.before)
-	if name := notebookError(rs, i, text[:start]); name != "" {
+	if name := printed.NotebookError(rs, i, text[:start]); name != "" {
 		m.name, m.before, m.quoted = name, "", false
 	}
 	if name := debugged.FindStringSubmatch(rs[max(0, i-1)].Body); name != nil && i > 0 {
@@ -223,26 +231,6 @@ var debugged = rx(`^Exception has occurred: (\w+)`)
 // a failure: `Exception: "XGBoostError('…`, `failed with RuntimeError("…` (distributed/worker.py, of Dask).
 var repr = rx(`(?i:\b(?:exception|error|failed|failure|raised|cause|traceback)\b)[^'"]{0,60}["']?` +
 	`\b([A-Z]\w*(?:Error|Exception|Exhausted))\(\\?['"][^'"]*$`)
-
-// notebookError returns the name of the exception whose message begins here in the JSON that VS Code shows below a
-// notebook's cell: {"name": …, "message": …, "stack": …}; "" if there is none.
-func notebookError(rs []printed.Row, i int, before string) string {
-	if !notebookMessage.MatchString(before) {
-		return ""
-	}
-	if i > 0 {
-		before = rs[i-1].Body + before
-	}
-	if m := notebookName.FindStringSubmatch(before); m != nil {
-		return m[1]
-	}
-	return ""
-}
-
-var (
-	notebookMessage = rx(`"message": ?"[^"]{0,40}$`)
-	notebookName    = rx(`"name": ?"(\w+)",\s*"message"`)
-)
 
 // ofFault reports whether it is about a fault of a device, a library or the code.
 func (m *ruleMatch) ofFault() bool { return m.rule.kind == NoMemory && m.rule.weight <= broken }
@@ -340,6 +328,9 @@ func (m *ruleMatch) printed() bool {
 	return m.ofMemory() && len(m.text) < 120 &&
 		(before == "" || strings.ContainsRune(":]|>-!", rune(before[len(before)-1])))
 }
+
+// earlierFault is what a call on a card, such as for memory, reports of a kernel that ran before it.
+var earlierFault = rx(`(?:Illegal|Misaligned)Address|illegal memory access|LAUNCH_FAILED|ErrorLaunchFailure`)
 
 // otherErrors are exceptions of Python that are never raised for lack of memory.
 var otherErrors = strings.Fields(`FileNotFoundError FileExistsError PermissionError NotADirectoryError

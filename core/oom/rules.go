@@ -303,6 +303,7 @@ var memoryRules = []rule{
 		`\(-4:Insufficient memory\)|OpenCV.*Insufficient memory|WinError 1455|os error 1455|[Pp]aging file is too small`),
 	host(probable, spoken,
 		`std::bad_alloc|memory allocation of \d+ bytes failed|\bbad allocation\s*$`,
+		`(?:cudaHostAlloc|cudaMallocHost|hipHostMalloc)\w* failed\b.{0,40}out of memory`,
 		`(?:\[Errno 12\]|errno 12|\(12\)|fork:|mmap:|malloc:?).{0,40}[Cc]annot allocate memory`,
 		`[Cc]annot allocate memory.{0,30}(?:errno=12|\(12\)|Errno 12)|java\.lang\.OutOfMemoryError`,
 		`JavaScript heap out of memory|^MemoryError\b|\bMemoryError:?\s*$`),
@@ -310,6 +311,8 @@ var memoryRules = []rule{
 		`\b(?:RuntimeError|OSError|Error): .*(?:[Cc]annot allocate memory|CUDA error: host|cudaHostAlloc)`),
 
 	{kind: CPUAlloc, weight: probable, nature: spoken, re: printed.RefusedAbroad, cause: "out of host memory"},
+	// MindSpore's minddata, of the host's own part of its data
+	host(probable, decreed, `is terminated with err msg.{0,40}: ?Out of memory`),
 	// pyarrow/error.pxi, of Status::OutOfMemory in cpp/src/arrow/memory_pool.cc
 	host(probable, raised, `\bArrowMemoryError\b(?:: |:?\s*$)`),
 
@@ -338,6 +341,7 @@ var memoryRules = []rule{
 
 	// --- /dev/shm -----------------------------------------------------------------------------------------------------
 	shm(sure, spoken,
+		`creating shared memory segment |shm\w*\.(?:h|cc):\d+ NCCL WARN .*No space left`,
 		`insufficient shared memory \(shm\)|[Bb]us error.*out of shared memory|workers? (?:are|is) out of shared memory`),
 	shm(sure, spoken,
 		`(?:unable to (?:write to|resize|allocate shared memory|open shared memory)|/torch_\d|/dev/shm|`+
@@ -365,13 +369,14 @@ var memoryRules = []rule{
 	kill(sure, spoken,
 		`node (?:was |is )?(?:running )?low on (?:resource: )?memory|TERM_MEMLIMIT|job killed.*memory (?:usage )?limit`,
 		`\b(?:mem|vmem|pmem|pvmem|rss)\b (?:job total )?\d+ ?\w* exceed\w* (?:resource )?limit|`+
-			`hard limit "?\w*(?:vmem|rss|data)\b|memory usage threshold|systemd-oomd|earlyoom.*sending SIG`,
+			`hard limit "?\w*(?:vmem|rss|data)\b|memory usage threshold|systemd-oomd.*[Kk]illed`,
 		`^Job exceeded a memory resource limit|enforced h_(?:vmem|rss|data)\w* limit`,
 		`^Killed /\S+ due to memory |sending SIG(?:TERM|KILL) to process \d+ .*\bbadness`),
 	// YARN's containers; HTCondor's starter; Vertex AI; Colab and Kaggle
 	kill(sure, spoken,
 		`for exceeding (?:\w+ )?memory limits|gone over (?:cgroup )?memory limit|`+
 			`replica \w+ \d+ ran out-of-memory and exited`,
+		`(?:put|placed|went) on hold\b.*\b[Mm]emory|[Hh]old reason.*\b[Mm]emory`,
 		`crashed after using all available RAM|tried to allocate more memory than is available`),
 	// distributed/scheduler.py of Dask, once a task's workers have died several times
 	kill(suspected, raised,

@@ -5,7 +5,8 @@ import "testing"
 // Memory that ran out in words that no other rule had.
 func TestSchedulersAndRuntimesOwnWords(t *testing.T) {
 	for _, c := range []class{
-		{name: "PBS's total of a job", kind: HostOOM, text: "=>> PBS: job killed: mem job total 90112 kb exceeded limit 90000 kb\n"},
+		{name: "PBS's total of a job", kind: HostOOM, text: "=>> PBS: job killed: mem job total 90112 kb exceeded limit " +
+			"90000 kb\n"},
 		{name: "Torque's", kind: HostOOM, text: "Aborted by PBS Server\nJob exceeded a memory resource limit (vmem, pvmem, " +
 			"etc.). Job was aborted\nSee Administrator for help\n"},
 		{name: "Grid Engine's", kind: HostOOM, text: "failed execd enforced h_vmem limit because:\njob 4.1 died through " +
@@ -14,13 +15,39 @@ func TestSchedulersAndRuntimesOwnWords(t *testing.T) {
 		{name: "a path that looks like a hedge", kind: GPUUnspecified, text: began + inMain + "xgboost.core.XGBoostError: " +
 			"[01:02:03] /src/c_api/../common/device_helpers.cuh:39: Memory allocation error on worker 0: std::bad_alloc: " +
 			"out_of_memory: CUDA error at: /opt/rmm/cuda_memory_resource.hpp\n"},
-		{name: "a debugger's", kind: GPUContention, text: "Exception has occurred: RuntimeError\nCUDA out of memory. Tried to " +
-			"allocate 20.00 MiB (GPU 0; 7.93 GiB total capacity; 2.81 GiB already allocated; 25.38 MiB free; 3.06 GiB " +
+		{name: "a debugger's", kind: GPUContention, text: "Exception has occurred: RuntimeError\nCUDA out of memory. Tried " +
+			"to allocate 20.00 MiB (GPU 0; 7.93 GiB total capacity; 2.81 GiB already allocated; 25.38 MiB free; 3.06 GiB " +
 			"reserved in total by PyTorch)\n  File \"/w/net.py\", line 48, in forward\n    y = f(x)\n  File \"/w/fit.py\", " +
 			"line 18, in <module>\n    fit()\n"},
 	} {
 		c.oom, c.fatal = true, true
 		c.check(t)
+	}
+}
+
+// Words of other limits, and of a fault that a call for memory only reports.
+func TestWordsBesideMemory(t *testing.T) {
+	for _, c := range []class{
+		{name: "HTCondor's policy", kind: HostOOM, oom: true, fatal: true, text: "7.0 u 11/7 23:48 Job in status 2 put on " +
+			"hold by SYSTEM_PERIODIC_HOLD due to memory usage 3000000.\n"},
+		{name: "NCCL's segment", kind: SharedMemory, oom: true, fatal: true, text: "n1:97:183 [0] include/shm.h:48 NCCL " +
+			"WARN Error while creating shared memory segment nccl-shm-recv-c4 (size 9637888)\n" + began + inMain +
+			"RuntimeError: NCCL error in: x.cpp:784, unhandled system error, NCCL version 2.7.8\n"},
+		{name: "pinned memory", kind: CPUAlloc, oom: true, fatal: true, text: "[ERROR] MD(5,f,python):2026-03-04-05:06:07.1" +
+			" [arena.cc:250] Init] cudaHostAlloc failed, ret[2], out of memory\n[ERROR] MD(5,f,python):2026-03-04-05:06:07.2 " +
+			"[task.cc:67] operator()] Task:  - thread(1) is terminated with err msg: Out of memory. Memory malloc failed.\n"},
+		{name: "earlyoom's settings", kind: NoMemory, text: "mars 27 18:46:05 h earlyoom[14]: sending SIGTERM when mem <=  " +
+			"4.00% and swap <= 10.00%,\nmars 27 18:46:05 h systemd[1]: Started systemd-oomd.service\n"},
+		{name: "a kernel's fault at an allocation", kind: NoMemory, fatal: true, text: began + inMain + "MemoryError: " +
+			"std::bad_alloc: CUDA error (failed to allocate 16 bytes) at: rmm/cuda.cpp:43: cudaErrorIllegalAddress an illegal " +
+			"memory access was encountered\n"},
+	} {
+		c.check(t)
+	}
+	what := reported(t, "terminate called after throwing an instance of 'std::runtime_error'\n  what():  NCCL error in: "+
+		"NCCLUtils.hpp:181, unhandled cuda error, NCCL version 21.0.3\nAborted (core dumped)\n")
+	if what.NotMemory != "nccl" || !what.Fatal {
+		t.Errorf("what() says more than that it was aborted: %q", what.NotMemory)
 	}
 }
 
@@ -58,8 +85,8 @@ func TestDebuggersFrame(t *testing.T) {
 // A process that torchrun ended after another had failed is not the cause.
 func TestStoppedByTorchrun(t *testing.T) {
 	text := func(code string) string {
-		return "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \nfit.py FAILED\nFailures:\n[1]:\n  rank      " +
-			": 0 (local_rank: 0)\n  exitcode  : -9 (pid: 11)\n  traceback : Signal 9 (SIGKILL) received by PID 11\n" +
+		return "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \nfit.py FAILED\nFailures:\n[1]:\n  rank " +
+			"     : 0 (local_rank: 0)\n  exitcode  : -9 (pid: 11)\n  traceback : Signal 9 (SIGKILL) received by PID 11\n" +
 			"Root Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : " + code +
 			" (pid: 12)\n  error_file: <N/A>\n"
 	}
@@ -73,7 +100,8 @@ func TestStoppedByTorchrun(t *testing.T) {
 
 // A headline that ends in a colon has its first detail.
 func TestHeadlineHasItsDetail(t *testing.T) {
-	r := reported(t, began+inMain+"RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: \"a.b\".\n")
+	r := reported(t, began+inMain+
+		"RuntimeError: Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: \"a.b\".\n")
 	const want = `RuntimeError: Error(s) in loading state_dict for Net: Missing key(s) in state_dict: "a.b".`
 	if r.Cause != want {
 		t.Errorf("it is %q, and should be %q", r.Cause, want)

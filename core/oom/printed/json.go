@@ -163,3 +163,23 @@ func mildRecord(text string, depth int) bool {
 	}
 	return false
 }
+
+// NotebookError returns the name of the exception whose message begins here in the JSON that VS Code shows below a
+// notebook's cell: {"name": …, "message": …, "stack": …}; "" if there is none.
+func NotebookError(rs []Row, i int, before string) string {
+	if !notebookMessage.MatchString(before) {
+		return ""
+	}
+	if i > 0 {
+		before = rs[i-1].Body + before
+	}
+	if m := notebookName.FindStringSubmatch(before); m != nil {
+		return m[1]
+	}
+	return ""
+}
+
+var (
+	notebookMessage = rx(`"message": ?"[^"]{0,40}$`)
+	notebookName    = rx(`"name": ?"(\w+)",\s*"message"`)
+)

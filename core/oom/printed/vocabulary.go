@@ -27,7 +27,8 @@ var (
 		"memory isn't enough", "code is 207001", "el0004", "memory exhausted", "memory is exhausted", "[malloc",
 		"insufficient gpu", "invalid buffer size", "8007000e", "killedworker", "insufficient device", "insufficient " +
 			"cuda", "kv cache memory", "bad allocation", "total mem size",
-		"memory resource limit", "enforced h_", "chunks by size", "mem-fraction-static",
+		"memory resource limit", "on hold", "hold reason", "hostalloc", "enforced h_", "chunks by size",
+		"mem-fraction-static",
 	}
 	FailureWords = []string{
 		"traceback", "error:", "exception:", "keyboardinterrupt", "sigterm", "sigint",
