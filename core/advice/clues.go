@@ -23,6 +23,7 @@ const (
 	ofFSDP         = "fsdp" // torch's
 	ofJAX          = "jax"
 	ofTensorFlow   = "tensorflow"
+	ofJulia        = "julia"
 )
 
 // Clues are what a text shows of the program itself: so that remedies have the syntax of that program's framework, and none
@@ -72,6 +73,7 @@ var (
 		// tensorflow/python/framework/errors_impl.py
 		{ofTensorFlow, rx(`[/\\]tensorflow[/\\]python[/\\]|op_kernel\.cc:1(?:7[4-9]|8)\d|` +
 			`[/\\]keras[/\\]src[/\\]|by allocator \S*GPU_\d_bfc`)},
+		{ofJulia, rx(`[/\\]\.julia[/\\]|^ERROR: LoadError: |\bCuError\(|^Effective GPU memory usage: `)},
 		{ofTorch, rx(`[/\\]torch[/\\](?:nn|_tensor\.py|optim|autograd|utils|cuda|distributed)\b|allocated by PyTorch|` +
 			`in total by PyTorch|out of memory\. Tried to allocate|tensor\(nan, device=|` +
 			`\btorch\.(?:cuda\.)?OutOfMemoryError\b|DefaultCPUAllocator`)},

@@ -114,7 +114,7 @@ var lapses = []lapse{
 		`CERTIFICATE_VERIFY|ProxyError|couldn't connect to|LocalEntryNotFound|OfflineModeIsEnabled|HTTPError|HTTP Error \d|` +
 		`\b(?:429|50[0234])\b .*(?:Error|Requests|Gateway|Server|Unavailable)|URLError|IncompleteRead|ChunkedEncoding`),
 		network, ""},
-	{rx(`bootstrapping phase|freeze_support`),
+	{rx(`bootstrapping phase|freeze_support|attempt has been made to start a new process`),
 		`the program's own code below if __name__ == "__main__", as a process that is spawned reads the file anew`, ""},
 	{rx(`[Cc]an't pickle|cannot pickle|Can't get (?:local )?(?:object|attribute)`), "functions at the top of a module " +
 		"in place of " +
@@ -179,8 +179,8 @@ var lapses = []lapse{
 // excepted adds what to do about an exception, by its own line.
 func (a *remedies) excepted() {
 	text := a.r.Cause
-	if len(a.r.Evidence) > 0 {
-		text = a.r.Evidence[0].Text
+	if seen := a.seen(); len(seen) > len(text) {
+		text = seen
 	}
 	for _, l := range lapses {
 		m := l.re.FindStringSubmatch(text)

@@ -152,8 +152,9 @@ var engines = []engine{
 			flag("sglang", "--chunked-prefill-size 2048 --max-running-requests (half) --cuda-graph-max-bs (half)")),
 		give("speed", "the model over several cards", flag("sglang", "--tp 2")),
 		give("recipe", "a shorter context", flag("sglang", "--context-length"))}, nil, nil},
-	ggml("ollama", rx(`\bollama\b`), flag("ollama", "PARAMETER num_gpu (fewer)"), settings("OLLAMA_NUM_PARALLEL=1"),
-		settings("OLLAMA_FLASH_ATTENTION=1", "OLLAMA_KV_CACHE_TYPE=q8_0"), flag("ollama", "PARAMETER num_ctx 8192")),
+	ggml("ollama", rx(`\bollama\b|\bllama runner process`), flag("ollama", "PARAMETER num_gpu (fewer)"),
+		settings("OLLAMA_NUM_PARALLEL=1"), settings("OLLAMA_FLASH_ATTENTION=1", "OLLAMA_KV_CACHE_TYPE=q8_0"),
+		flag("ollama", "PARAMETER num_ctx 8192")),
 	ggml("llama-cpp-python", rx(`[/\\]llama_cpp[/\\]|\bLlamaCpp\b`), flag("llama_cpp", "n_gpu_layers (fewer)"),
 		flag("llama_cpp", "n_ubatch=256"), flag("llama_cpp", "flash_attn=True, type_k=8, type_v=8"),
 		flag("llama_cpp", "n_ctx=8192")),
@@ -168,6 +169,12 @@ var engines = []engine{
 		give("numerics", "fewer bins", flag("xgboost", "max_bin=128")),
 		give("recipe", "a sample of the rows for each tree", flag("xgboost", "subsample=0.3, "+
 			"sampling_method=gradient_based"))}, nil, boosted("xgboost")},
+	// launcher/src/main.rs
+	{"tgi", rx(`\btext_generation_(?:launcher|client|server)\b|--max-batch-prefill-tokens`), []proposal{
+		give("speed", "smaller pieces of prompts at a time", flag("tgi", "--max-batch-prefill-tokens (half)")),
+		give("speed", "the model over several cards", flag("tgi", "--num-shard 2")),
+		give("numerics", "weights of fewer bits", flag("tgi", "--quantize eetq")),
+		give("recipe", "a shorter context", flag("tgi", "--max-total-tokens (half)"))}, nil, nil},
 	{"cupy", rx(`[/\\]cupy[/\\]|\bcupy\.`), []proposal{
 		give("none", "blocks that its pool keeps, given back",
 			flag("cupy", "cupy.get_default_memory_pool().free_all_blocks()")),
@@ -213,9 +220,9 @@ func (a *remedies) served() bool {
 		}
 		offers := e.offers
 		switch {
-		case a.r.Kind == oom.CPUAlloc && e.host == nil:
+		case !a.r.OfCard() && e.host == nil:
 			continue
-		case a.r.Kind == oom.CPUAlloc:
+		case !a.r.OfCard():
 			offers = e.host
 		case a.r.Part == oom.Load && e.weights != nil:
 			offers = e.weights

@@ -104,6 +104,15 @@ func flag(of, text string) with {
 	return func(m *Remedy, _ Clues) { m.Flags = append(m.Flags, Flag{of, text}) }
 }
 
+// ofRanks names a setting of torch's launcher, if several processes share the work.
+func ofRanks(of, text string) with {
+	return func(m *Remedy, c Clues) {
+		if c.Ranks || c.use(ofTorch) || c.use(ofAccelerate) || c.use(ofDeepSpeed) {
+			m.Flags = append(m.Flags, Flag{of, text})
+		}
+	}
+}
+
 // inFramework names a framework's setting if the text shows that framework.
 func inFramework(framework, text string) with {
 	return func(m *Remedy, c Clues) {
@@ -149,6 +158,9 @@ func (a *remedies) gpu() {
 		a.offer("none", "less else in memory: here the card takes its memory from the host's, so that other programs and "+
 			"loader workers hold it too", ask("free -h"),
 			plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
+	}
+	if a.c.use(ofJulia) { // CUDA.jl's manual, Memory management
+		a.offer("none", "what its collector has not freed yet, given back", flag(ofJulia, "GC.gc(true); CUDA.reclaim()"))
 	}
 	if strings.Contains(a.seen(), "cuInit") {
 		a.offer("none", "a look at the card and at the process's own limits: the driver itself could not start, so that no "+
@@ -507,6 +519,12 @@ func (a *remedies) sharedMemory() {
 
 func (a *remedies) hostMemory() {
 	limited := a.limited()
+	if a.c.Scheduler == "spark" || a.served() {
+		if !limited {
+			a.moreHostMemory()
+		}
+		return
+	}
 	a.offer("none", "fewer loader workers, a smaller prefetch factor, no pinned memory",
 		inFramework(ofTransformers, "--dataloader_num_workers 1 --dataloader_pin_memory False"),
 		plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
@@ -645,8 +663,12 @@ func (a *remedies) unexplained() {
 // notMemory adds what helps a program that ended for another reason than memory.
 func (a *remedies) notMemory() {
 	name := a.r.NotMemory
-	if name == "worker_died" && a.c.Scheduler == "ray" {
+	switch {
+	case name != "worker_died":
+	case a.c.Scheduler == "ray":
 		name = "ray_worker_died"
+	case strings.Contains(a.seen(), "DataLoader worker"):
+		name = "loader_worker_died"
 	}
 	for _, p := range otherRemedies[name] {
 		a.offer(p.cost, p.what, p.exact...)
@@ -721,10 +743,16 @@ var otherRemedies = map[string][]proposal{
 		give("none", "whether the kernel ended it for lack of host memory",
 			ask(`journalctl -k -g "out of memory|oom-kill"`)),
 	},
+	"loader_worker_died": {
+		give("none", "the error itself, with the loader's work in the main process",
+			flag(ofTorch, "DataLoader(num_workers=0)")),
+		give("none", "whether the kernel ended it for lack of host memory",
+			ask(`journalctl -k -g "out of memory|oom-kill"`)),
+	},
 	"worker_died": {
 		give("none", "the log of the process that ended: this text only says that it did",
-			flag("torchrun", "--tee 3 --log_dir logs"),
-			flag(ofTorch, "@torch.distributed.elastic.multiprocessing.errors.record on main")),
+			ofRanks("torchrun", "--tee 3 --log_dir logs"),
+			ofRanks(ofTorch, "@torch.distributed.elastic.multiprocessing.errors.record on main")),
 	},
 	"nan": {
 		give("recipe", "a smaller learning rate, or gradient clipping",

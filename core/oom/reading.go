@@ -64,6 +64,7 @@ var (
 		`Interrupt|Failure)|OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
 	// quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
 	quotes = rx(`(?:[:=(\[{,]\s*|\b[bfr])["'](?:[^"']{0,60})$`)
+	field  = rx(`(?i)\b(?:err(?:or)?|msg)="[^"]*$`) // of a record
 	// logged is a logger's line. A program that logs a message goes on.
 	logged = rx(`(?i)^(?:[\[(|<]?\s*[\d/:.,TZ -]{8,40}[\])|>]?\W{0,4}.{0,60}?)?[\[(|<* ]{0,3}\b(?:debug|info|` +
 		`warn(?:ing)?|error)\b\s?[\])|>:*]|^\s*Warning:|^\|? ?WARNING|\bskipp(?:ed|ing)\b`)
@@ -207,7 +208,7 @@ func matched(r rule, rs []printed.Row, i int, text string, start int) *ruleMatch
 	if h := exceptionHead.FindStringIndex(text); h != nil && h[0] < start {
 		m.before = text[:h[0]]
 	}
-	m.quoted = quotes.MatchString(m.before)
+	m.quoted = quotes.MatchString(m.before) && !field.MatchString(m.before)
 	if name := printed.NotebookError(rs, i, text[:start]); name != "" {
 		m.name, m.before, m.quoted = name, "", false
 	}
@@ -314,7 +315,7 @@ func (m *ruleMatch) reported() bool {
 
 // closing are a launcher's log lines for the end of what it started.
 var closing = rx(`failed \(exitcode: -?\d+\) local_rank|death signal, shutting down|Exited with exit code|` +
-	`memory pressure \(OOM\)|!!! Exception during processing`)
+	`memory pressure \(OOM\)|!!! Exception during proc|Shard process was signaled|runner (?:process has )?terminated`)
 
 // givesUp reports whether the same line says that the program gives up.
 func (m *ruleMatch) givesUp() bool { return m.ofMemory() && !m.quoted && lastWords.MatchString(m.text) }

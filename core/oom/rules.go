@@ -206,9 +206,9 @@ var memoryRules = []rule{
 		`Triton Error \[\w+\]: out of memory|CUDA runtime error in .{1,200}: out of memory`,
 		`\[CUDA\] out of memory|[Ee]rror out of memory at line \d|MIOpen Error: .*Memory not available to allocate`,
 		`cuda\w+ (?:error|failed:?|failure:?) out of memory|CUDA failure 2: out of memory|(?:Prefill|Decode) out of memory\.`,
-		`GPU memory is overflow|memory isn't enough and alloc failed|is more than total mem size : \d`,
+		`\bCuError\(2[,)]|GPU memory is overflow|memory isn't enough and alloc failed|is more than total mem size : \d`,
 		`error code is 207001|ACL_ERROR_RT_MEMORY_ALLOCATION|EL0004\S* `),
-	gpu(probable, decreed, `^ERROR: Out of GPU memory trying`),
+	gpu(probable, decreed, `^ERROR: Out of GPU memory trying`, `Server error: Not enough memory to handle \d+ `),
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	gpu(probable, spoken,
 		`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?`+
@@ -389,7 +389,7 @@ var memoryRules = []rule{
 	kill(killed, spoken,
 		`^\s*\*{0,2}Killed\*{0,2}\s*$|: line \d+: +\d+ Killed\b|\[\d+\]\+? +Killed\b|: tasks? [\d,-]+: Killed|^\d+ Killed\b`,
 		`zsh: killed\b|\[\d+\] +[+-]? *\d+ killed\b|Signal 9 \(SIGKILL\) received by|Signals\.SIGKILL`,
-		`terminated (?:with|by) signal (?:SIGKILL|9\b)`,
+		`(?:terminated|shutdown) (?:with|by) signal (?:SIGKILL|9\b)`,
 		`(?:exit ?code|return code|exit status|exited with code)[ :=]+\(?(?:-9|137)\b|interrupted by signal 9|signal: killed`,
 		`\*\*\* .*Error 137\b`,
 		`[Tt]erminated by signal 9\b|failed \(exitcode: -9\)`).because(""),
@@ -427,7 +427,8 @@ var otherRules = []rule{
 		`DataLoader worker \(pid.*exited unexpectedly|BrokenPipeError|ConnectionResetError|BrokenProcessPool`,
 		`Killing subprocess|Sending process \d+ closing signal|exits with return code|exitcode +:|failed \(exitcode:`,
 		`FAILED \(exitcode \d+\)|Process failed with exitcode|srun: error: .*Exited with exit code [1-9]`,
-		`mpirun noticed that process rank \d+|worker process has died|WorkerCrashedError|ActorDiedError`),
+		`mpirun noticed that process rank \d+|worker process has died|WorkerCrashedError|ActorDiedError`,
+		`llama runner (?:process )?(?:has )?(?:terminated|no longer running)`),
 }
 
 // lastRules are an exception that no other rule knows.

@@ -51,6 +51,32 @@ func TestWordsBesideMemory(t *testing.T) {
 	}
 }
 
+// The ends of their processes, in the words of servers; what a logger puts in quotation marks is no source.
+func TestServersEnds(t *testing.T) {
+	const tgi = "2026-03-04T05:06:07.1Z ERROR shard-manager: text_generation_launcher: Shard process was signaled to shutdown " +
+		"with signal "
+	for name, text := range map[string]string{
+		"bus_error":           tgi + "7 rank=1\nError: ShardCannotStart\n",
+		"illegal_instruction": tgi + "4 rank=0\nError: ShardCannotStart\n",
+		"kernel_resources":    "ERROR: LoadError: CUDAdrv.CuError(701, nothing)\nStacktrace:\n",
+		"worker_died": "time=2026-03-04T05:06:07.1Z level=ERROR source=server.go:42 msg=\"llama runner terminated\" " +
+			"error=\"exit status 2\"\n",
+	} {
+		if r := reported(t, text); !r.Fatal || r.OOM || r.NotMemory != name {
+			t.Errorf("%s: fatal %v, oom %v, %q: %s", name, r.Fatal, r.OOM, r.NotMemory, r.Cause)
+		}
+	}
+	killed := reported(t, "time=2026-03-04T05:06:07.1Z level=ERROR msg=\"error loading llama server\" error=\"llama runner "+
+		"process has terminated: signal: killed\"\n")
+	if !killed.Fatal || !killed.Possible || killed.OOM {
+		t.Errorf("a runner that was killed: fatal %v, possible %v, oom %v", killed.Fatal, killed.Possible, killed.OOM)
+	}
+	warmup := class{name: "TGI's warmup", oom: true, fatal: true, kind: GPUUnspecified, text: "2026-03-04T05:06:07.1Z ERROR " +
+		"warmup{max_prefill_tokens=256}:warmup: text_generation_client: lib.rs:33: Server error: Not enough memory to handle " +
+		"256 prefill tokens. You need to decrease `--max-batch-prefill-tokens`\n"}
+	warmup.check(t)
+}
+
 // What these print of sizes.
 func TestStrangersSizes(t *testing.T) {
 	mindspore := reported(t, "[ERROR] PRE_ACT(5,f,python):2026-03-04-05:06:07.1 [mem_dynamic_allocator.cc:39] Add] "+
@@ -85,8 +111,8 @@ func TestDebuggersFrame(t *testing.T) {
 // A process that torchrun ended after another had failed is not the cause.
 func TestStoppedByTorchrun(t *testing.T) {
 	text := func(code string) string {
-		return "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \nfit.py FAILED\nFailures:\n[1]:\n  rank " +
-			"     : 0 (local_rank: 0)\n  exitcode  : -9 (pid: 11)\n  traceback : Signal 9 (SIGKILL) received by PID 11\n" +
+		return "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \nfit.py FAILED\nFailures:\n[1]:\n" +
+			"  rank      : 0 (local_rank: 0)\n  exitcode  : -9 (pid: 11)\n  traceback : Signal 9 (SIGKILL) received by PID 11\n" +
 			"Root Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : " + code +
 			" (pid: 12)\n  error_file: <N/A>\n"
 	}

@@ -58,7 +58,8 @@ var Faults = []Fault{
 			`out of resources?: (?:shared memory|threads|registers|tensor memory)|OutOfResources|No valid triton configs|` +
 			`[Ee]xceeds? the (?:maximum|limit of) .{0,20}shared memory|[Ss]hared memory size limit exceeded`,
 		Spoken: `error.* uses too much shared (?:data|memory)|too many resources requested for launch|` +
-			`cudaErrorLaunchOutOfResources|CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES|too many blocks in cooperative launch`},
+			`\bCuError\(701\b|cudaErrorLaunchOutOfResources|CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES|` +
+			`too many blocks in cooperative launch`},
 	{Name: "no_kernel_image",
 		Cause: "this build has no code for this GPU: it was compiled for other cards",
 		Spoken: `no kernel image is available|cudaErrorNoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU|` +
@@ -426,7 +427,8 @@ const (
 
 // ended is the end of a process with one of some codes, or by a signal.
 func ended(name, codes, signals string) Fault {
-	f := Fault{Name: name, Spoken: byCode(codes) + `|terminated (?:with|by) signal (?:` + signals + `)\b`, Echo: true}
+	by := `|(?:terminated|shutdown) (?:with|by) signal (?:`
+	f := Fault{Name: name, Spoken: byCode(codes) + by + signals + `)\b`, Echo: true}
 	for _, c := range Crashes {
 		if c.Name == name && f.Cause == "" {
 			f.Cause = c.Cause

@@ -27,7 +27,7 @@ var (
 		"memory isn't enough", "code is 207001", "el0004", "memory exhausted", "memory is exhausted", "[malloc",
 		"insufficient gpu", "invalid buffer size", "8007000e", "killedworker", "insufficient device", "insufficient " +
 			"cuda", "kv cache memory", "bad allocation", "total mem size",
-		"memory resource limit", "on hold", "hold reason", "hostalloc", "enforced h_", "chunks by size",
+		"memory resource limit", "cuerror(2", "on hold", "hold reason", "hostalloc", "enforced h_", "chunks by size",
 		"mem-fraction-static",
 	}
 	FailureWords = []string{
@@ -69,7 +69,7 @@ var (
 		"Аварийный", "przerwane (", "段错误", "区段错误", "speicherzugriffsfehler", "erreur de segmentation",
 		"violación de segmento", "errore di segmentazione", "falha de segmentação", "Ошибка сегментирования",
 		"naruszenie ochrony", "세그멘테이션",
-		"hccl", "err02200",
+		"hccl", "err02200", "cuerror(701", "signaled to", "runner process", "runner terminated",
 		"could not override", "size mismatch for", "key(s) in state_dict", "command not found", ": not found", "can't " +
 			"open file",
 		"executable file not", "unknown command",
