@@ -111,7 +111,8 @@ var lapses = []lapse{
 	{rx(`Temporary failure in name resolution|Name or service not known|getaddrinfo|Max retries exceeded|` +
 		`NewConnectionError|` +
 		`Connection ?(?:Error|refused|RefusedError|timed out)|Network is unreachable|ReadTimeout|ConnectTimeout|SSLError|` +
-		`CERTIFICATE_VERIFY|ProxyError|couldn't connect to|LocalEntryNotFound|OfflineModeIsEnabled|HTTPError|HTTP Error \d|` +
+		`CERTIFICATE_VERIFY|certificate verif|ProxyError|` +
+		`couldn't connect to|LocalEntryNotFound|OfflineModeIsEnabled|HTTPError|HTTP Error \d|` +
 		`\b(?:429|50[0234])\b .*(?:Error|Requests|Gateway|Server|Unavailable)|URLError|IncompleteRead|ChunkedEncoding`),
 		network, ""},
 	{rx(`bootstrapping phase|freeze_support|attempt has been made to start a new process`),

@@ -321,6 +321,8 @@ var schedulers = []scheduler{
 	{"spark", rx(`\bLost executor \d|\bExecutorLostFailure\b|\bspark-kubernetes-executor\b`), "spark-submit",
 		inUnits("--conf spark.executor.memoryOverhead=Ng", unit.GiB)},
 	{"oomd", rx(`\bsystemd-oomd\b|\bearlyoom\b`), "", nil},
+	{"notebook", rx(`tried to allocate more memory than is available|after using all available RAM|\bKernelRestarter\b`),
+		"", nil},
 	// mm/oom_kill.c, where it was no group's limit that was reached
 	{"machine", rx(`\bCONSTRAINT_NONE\b|\bglobal_oom\b|\bOut of memory: Kill(?:ed)? process`), "", nil},
 }
@@ -362,6 +364,10 @@ func (a *remedies) moreOf() bool {
 			flag("ray", "@ray.remote(num_cpus=2, memory=8 * 2**30)"))
 		a.offer("none", "a later end: Ray kills workers before the machine's memory is used up (0.95 of it, unless told "+
 			"otherwise)", env("RAY_memory_usage_threshold=0.98"))
+		return true
+	case "notebook":
+		a.offer("none", "a runtime with more memory (Colab's high-RAM, another accelerator of Kaggle's), or less held in "+
+			"it: the cells' old variables, deleted", ask("free -h"))
 		return true
 	case "machine":
 		a.offer("none", "a machine with more memory, or fewer programs at a time on this one: its own was used up, and no "+

@@ -670,6 +670,10 @@ func (a *remedies) notMemory() {
 	case strings.Contains(a.seen(), "DataLoader worker"):
 		name = "loader_worker_died"
 	}
+	if name == oom.NoWorkspace && a.c.use(ofJAX) {
+		a.offer("none", "no memory taken ahead by JAX, which leaves the library too little",
+			env("XLA_PYTHON_CLIENT_PREALLOCATE=false"))
+	}
 	for _, p := range otherRemedies[name] {
 		a.offer(p.cost, p.what, p.exact...)
 	}

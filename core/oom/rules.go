@@ -293,8 +293,8 @@ var memoryRules = []rule{
 		"(ulimit -n; a sharing strategy that uses files)",
 		`[Tt]oo many open files|received 0 items of ancdata`),
 	// aten/src/ATen/MapAllocator.cpp: of a shared tensor that is small, a process has too many maps (mmap(2), ENOMEM)
-	other("map_count", broken, spoken, "a small map of a shared tensor was refused: a process has too "+
-		"many maps (vm.max_map_count), not too little memory",
+	other("map_count", broken, spoken, "a map of a file or of a small shared tensor was refused: a process has "+
+		"too many maps (vm.max_map_count), not too little memory", `Memory mapping file failed: Cannot allocate memory`,
 		`unable to (?:mmap|map) \d{1,7} bytes from file <(?:/?torch_|filename not specified).*Cannot allocate memory`),
 	// TH's own allocator, before torch 1.0: lib/TH/THGeneral.c
 	host(sure, raised, `Torch: not enough memory: you tried to (?:re)?allocate`),
@@ -311,8 +311,8 @@ var memoryRules = []rule{
 		`\b(?:RuntimeError|OSError|Error): .*(?:[Cc]annot allocate memory|CUDA error: host|cudaHostAlloc)`),
 
 	{kind: CPUAlloc, weight: probable, nature: spoken, re: printed.RefusedAbroad, cause: "out of host memory"},
-	// MindSpore's minddata, of the host's own part of its data
-	host(probable, decreed, `is terminated with err msg.{0,40}: ?Out of memory`),
+	// MindSpore's minddata, of the host's own part of its data; LLVM, which then aborts
+	host(probable, decreed, `is terminated with err msg.{0,40}: ?Out of memory`, `\bLLVM ERROR: out of memory`),
 	// pyarrow/error.pxi, of Status::OutOfMemory in cpp/src/arrow/memory_pool.cc
 	host(probable, raised, `\bArrowMemoryError\b(?:: |:?\s*$)`),
 

@@ -7,7 +7,8 @@ func TestSchedulersAndRuntimesOwnWords(t *testing.T) {
 	for _, c := range []class{
 		{name: "PBS's total of a job", kind: HostOOM, text: "=>> PBS: job killed: mem job total 90112 kb exceeded limit " +
 			"90000 kb\n"},
-		{name: "Torque's", kind: HostOOM, text: "Aborted by PBS Server\nJob exceeded a memory resource limit (vmem, pvmem, " +
+		{name: "Torque's", kind: HostOOM, text: "Aborted by PBS Server\nJob exceeded a memory resource limit " +
+			"(vmem, pvmem, " +
 			"etc.). Job was aborted\nSee Administrator for help\n"},
 		{name: "Grid Engine's", kind: HostOOM, text: "failed execd enforced h_vmem limit because:\njob 4.1 died through " +
 			"signal KILL (9).\n"},
@@ -15,7 +16,8 @@ func TestSchedulersAndRuntimesOwnWords(t *testing.T) {
 		{name: "a path that looks like a hedge", kind: GPUUnspecified, text: began + inMain + "xgboost.core.XGBoostError: " +
 			"[01:02:03] /src/c_api/../common/device_helpers.cuh:39: Memory allocation error on worker 0: std::bad_alloc: " +
 			"out_of_memory: CUDA error at: /opt/rmm/cuda_memory_resource.hpp\n"},
-		{name: "a debugger's", kind: GPUContention, text: "Exception has occurred: RuntimeError\nCUDA out of memory. Tried " +
+		{name: "a debugger's", kind: GPUContention, text: "Exception has occurred: RuntimeError\nCUDA out of " +
+			"memory. Tried " +
 			"to allocate 20.00 MiB (GPU 0; 7.93 GiB total capacity; 2.81 GiB already allocated; 25.38 MiB free; 3.06 GiB " +
 			"reserved in total by PyTorch)\n  File \"/w/net.py\", line 48, in forward\n    y = f(x)\n  File \"/w/fit.py\", " +
 			"line 18, in <module>\n    fit()\n"},
@@ -33,13 +35,16 @@ func TestWordsBesideMemory(t *testing.T) {
 		{name: "NCCL's segment", kind: SharedMemory, oom: true, fatal: true, text: "n1:97:183 [0] include/shm.h:48 NCCL " +
 			"WARN Error while creating shared memory segment nccl-shm-recv-c4 (size 9637888)\n" + began + inMain +
 			"RuntimeError: NCCL error in: x.cpp:784, unhandled system error, NCCL version 2.7.8\n"},
-		{name: "pinned memory", kind: CPUAlloc, oom: true, fatal: true, text: "[ERROR] MD(5,f,python):2026-03-04-05:06:07.1" +
+		{name: "pinned memory", kind: CPUAlloc, oom: true, fatal: true, text: "[ERROR] " +
+			"MD(5,f,python):2026-03-04-05:06:07.1" +
 			" [arena.cc:250] Init] cudaHostAlloc failed, ret[2], out of memory\n[ERROR] MD(5,f,python):2026-03-04-05:06:07.2 " +
 			"[task.cc:67] operator()] Task:  - thread(1) is terminated with err msg: Out of memory. Memory malloc failed.\n"},
-		{name: "earlyoom's settings", kind: NoMemory, text: "mars 27 18:46:05 h earlyoom[14]: sending SIGTERM when mem <=  " +
+		{name: "earlyoom's settings", kind: NoMemory, text: "mars 27 18:46:05 h earlyoom[14]: sending SIGTERM " +
+			"when mem <=  " +
 			"4.00% and swap <= 10.00%,\nmars 27 18:46:05 h systemd[1]: Started systemd-oomd.service\n"},
 		{name: "a kernel's fault at an allocation", kind: NoMemory, fatal: true, text: began + inMain + "MemoryError: " +
-			"std::bad_alloc: CUDA error (failed to allocate 16 bytes) at: rmm/cuda.cpp:43: cudaErrorIllegalAddress an illegal " +
+			"std::bad_alloc: CUDA error (failed to allocate 16 bytes) at: rmm/cuda.cpp:43: cudaErrorIllegalAddress " +
+			"an illegal " +
 			"memory access was encountered\n"},
 	} {
 		c.check(t)
@@ -53,7 +58,8 @@ func TestWordsBesideMemory(t *testing.T) {
 
 // The ends of their processes, in the words of servers; what a logger puts in quotation marks is no source.
 func TestServersEnds(t *testing.T) {
-	const tgi = "2026-03-04T05:06:07.1Z ERROR shard-manager: text_generation_launcher: Shard process was signaled to shutdown " +
+	const tgi = "2026-03-04T05:06:07.1Z ERROR shard-manager: text_generation_launcher: Shard process was " +
+		"signaled to shutdown " +
 		"with signal "
 	for name, text := range map[string]string{
 		"bus_error":           tgi + "7 rank=1\nError: ShardCannotStart\n",
@@ -66,13 +72,15 @@ func TestServersEnds(t *testing.T) {
 			t.Errorf("%s: fatal %v, oom %v, %q: %s", name, r.Fatal, r.OOM, r.NotMemory, r.Cause)
 		}
 	}
-	killed := reported(t, "time=2026-03-04T05:06:07.1Z level=ERROR msg=\"error loading llama server\" error=\"llama runner "+
+	killed := reported(t, "time=2026-03-04T05:06:07.1Z level=ERROR msg=\"error loading llama server\" "+
+		"error=\"llama runner "+
 		"process has terminated: signal: killed\"\n")
 	if !killed.Fatal || !killed.Possible || killed.OOM {
 		t.Errorf("a runner that was killed: fatal %v, possible %v, oom %v", killed.Fatal, killed.Possible, killed.OOM)
 	}
 	warmup := class{name: "TGI's warmup", oom: true, fatal: true, kind: GPUUnspecified, text: "2026-03-04T05:06:07.1Z ERROR " +
-		"warmup{max_prefill_tokens=256}:warmup: text_generation_client: lib.rs:33: Server error: Not enough memory to handle " +
+		"warmup{max_prefill_tokens=256}:warmup: text_generation_client: lib.rs:33: Server error: Not enough " +
+		"memory to handle " +
 		"256 prefill tokens. You need to decrease `--max-batch-prefill-tokens`\n"}
 	warmup.check(t)
 }
@@ -92,7 +100,8 @@ func TestStrangersSizes(t *testing.T) {
 	}
 	two := reported(t, "2026-03-04 05:06:07.1: W op_kernel.cc:1763] Resource exhausted: OOM when allocating tensor with "+
 		"shape[1,64,64,3] and type float on /job:localhost/device:CPU:0 by allocator cpu\n2026-03-04 05:06:07.2: W "+
-		"op_kernel.cc:1751] Resource exhausted: MemoryError: Unable to allocate 184. MiB for an array with shape (9, 9) and "+
+		"op_kernel.cc:1751] Resource exhausted: MemoryError: Unable to allocate 184. MiB for an array with shape "+
+		"(9, 9) and "+
 		"data type float32\n")
 	if two.Requested == nil || *two.Requested != 64*64*3*4 {
 		t.Errorf("of two messages, the first one's size: %v", two.Requested)
@@ -112,7 +121,8 @@ func TestDebuggersFrame(t *testing.T) {
 func TestStoppedByTorchrun(t *testing.T) {
 	text := func(code string) string {
 		return "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \nfit.py FAILED\nFailures:\n[1]:\n" +
-			"  rank      : 0 (local_rank: 0)\n  exitcode  : -9 (pid: 11)\n  traceback : Signal 9 (SIGKILL) received by PID 11\n" +
+			"  rank      : 0 (local_rank: 0)\n  exitcode  : -9 (pid: 11)\n  traceback : Signal 9 (SIGKILL) received " +
+			"by PID 11\n" +
 			"Root Cause (first observed failure):\n[0]:\n  rank      : 1 (local_rank: 1)\n  exitcode  : " + code +
 			" (pid: 12)\n  error_file: <N/A>\n"
 	}

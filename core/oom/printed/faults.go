@@ -294,7 +294,7 @@ var Faults = []Fault{
 	{Name: "no_workspace", Cause: "a library of the GPU could not start or found no algorithm: the usual face of a full " +
 		"card, or of a broken installation",
 		Raised: `Failed to call ThenRnn|Failed to get convolution algorithm|DNN library is not found|` +
-			`cuDNN failed to initialize`,
+			`cuDNN failed to initialize|DNN library initialization failed|Failed to create cu(?:DNN|BLAS) handle`,
 		Spoken: `Unable to find a valid cuDNN algorithm|(?:GET|FIND) was unable to find an engine|` +
 			`(?:CUDNN|CUBLAS|CUSOLVER|CUSPARSE)_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)`},
 	{Name: "device_fault", Cause: "an error of the GPU or its libraries",

@@ -1,0 +1,84 @@
+package advice
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/launch-ml/launch/core/oom"
+)
+
+// What helps has the names of whatever ran out, and leaves out what would not.
+func TestOwnSettings(t *testing.T) {
+	const (
+		trace = "Traceback (most recent call last):\n  File \"/w/run.py\", line 9, in main\n    go(x)\n"
+		step  = "activation checkpointing"
+		sizes = "Tried to allocate 52.00 MiB. GPU 0 has a total capacity of 31.74 GiB of which 39.62 MiB is free. "
+	)
+	siblings := strings.Repeat("Process 7 has 1.19 GiB memory in use. ", 15)
+	for name, tt := range map[string]struct {
+		text string
+		want []string
+		not  string
+	}{
+		"vLLM, less free than its share": {trace + "ValueError: Free memory on device (59.32/79.15 GiB) on " +
+			"startup is less " +
+			"than desired GPU memory utilization (0.9, 71.24 GiB).\n", []string{"--gpu-memory-utilization 0.74"}, "--max-num"},
+		"vLLM, the length that fits": {trace + "ValueError: To serve at least one request (4.11 GiB KV cache is needed, " +
+			"which is larger than the available KV cache memory (4.0 GiB). Based on the available memory, the estimated " +
+			"maximum model length is 127776.\n", []string{"--max-model-len 127776"}, step},
+		"SGLang's graphs": {trace + "Exception: Capture cuda graph failed: CUDA out of memory. " + sizes + "\n  File " +
+			"\"/p/sglang/srt/managers/scheduler.py\", line 9, in run\n", []string{"--mem-fraction-static 0.75"}, step},
+		"llama.cpp's weights": {"load_tensors: loading model tensors\nggml_backend_cuda_buffer_type_alloc_buffer: " +
+			"allocating " +
+			"1448.04 MiB on device 0: cudaMalloc failed: out of memory\nmain: error: unable to load model\n",
+			[]string{"-ngl (fewer)"}, "-ctk"},
+		"ollama": {"Error: llama runner process has terminated: CUDA error: out of memory\n",
+			[]string{"num_gpu", "OLLAMA_KV_CACHE_TYPE"}, step},
+		"TGI": {"2026-03-04T05:06:07.1Z ERROR warmup:warmup: text_generation_client: lib.rs:33: Server error: Not enough " +
+			"memory to handle 256 prefill tokens.\n", []string{"--num-shard 2"}, step},
+		"Numba": {trace + "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in " +
+			"CUDA_ERROR_OUT_OF_MEMORY\n", []string{"deallocations.clear()"}, step},
+		"the driver's start": {trace + "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuInit results in " +
+			"CUDA_ERROR_OUT_OF_MEMORY\n", []string{"could not start"}, "smaller parts"},
+		"XGBoost's host": {trace + "xgboost.core.XGBoostError: std::bad_alloc\n", []string{"QuantileDMatrix"}, step},
+		"LightGBM's host": {trace + "lightgbm.basic.LightGBMError: bad allocation\n", []string{"two_round=true"},
+			step},
+		"no training": {trace + "MemoryError\n", []string{"read in parts"}, step},
+		"NCCL's buffers": {trace + "RuntimeError: NCCL error in: x.cpp:9, internal error\nLast error:\nFailed to " +
+			"CUDA calloc " +
+			"async 1920 bytes\n", []string{"NCCL_BUFFSIZE"}, "weights read"},
+		"NCCL's segment": {"n1:97:183 [0] include/shm.h:48 NCCL WARN Error while creating shared memory segment " +
+			"nccl-shm-recv-c4 (size 9)\n" + trace + "RuntimeError: NCCL error in: x.cpp:784, unhandled system error\n",
+			[]string{"NCCL_SHM_DISABLE=1"}, "loader workers, a"},
+		"a job's own ranks": {trace + "torch.OutOfMemoryError: CUDA out of memory. " + sizes + siblings + "Including " +
+			"non-PyTorch memory, this process has 13.82 GiB memory in use.\n", []string{"set_device", "15 other"}, "itself"},
+		"PBS's virtual memory": {"=>> PBS: job killed: vmem 3372163072 exceeded limit 2147483648\n",
+			[]string{"-l vmem=3gb"}, "select"},
+		"a machine's end": {"[7.1] " +
+			"oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom,task=python,pid=4,uid=2\n" +
+			"[7.2] Out of memory: Killed process 4 (python) total-vm:9kB, anon-rss:8kB\n", []string{"more memory, or fewer"},
+			"sbatch"},
+		"Kaggle": {"Your notebook tried to allocate more memory than is available. It has restarted.\n",
+			[]string{"a runtime with more memory"}, "sbatch"},
+		"Spark": {"The executor with id 32 exited with exit code 137 (SIGKILL, possible container OOM).\n    " +
+			"container name: " +
+			"spark-kubernetes-executor\n", []string{"memoryOverhead"}, "loader workers"},
+		"Ray's worker": {"(raylet) A worker died. There are some potential root causes. (1) The process is killed " +
+			"by SIGKILL by " +
+			"OOM killer.\nray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n",
+			[]string{"/tmp/ray/session_latest"}, "torchrun"},
+		"a loader's worker": {trace + "RuntimeError: DataLoader worker (pid(s) 77) exited unexpectedly\n",
+			[]string{"num_workers=0"}, "torchrun"},
+	} {
+		d := reading(t, tt.text)
+		text := told(d.Report(oom.Exited(1)), CluesIn(d.Kept()))
+		for _, w := range tt.want {
+			if !strings.Contains(text, w) {
+				t.Errorf("%s: it does not say %q:\n%s", name, w, text)
+			}
+		}
+		if strings.Contains(text, tt.not) {
+			t.Errorf("%s: it says %q:\n%s", name, tt.not, text)
+		}
+	}
+}
