@@ -311,7 +311,8 @@ var schedulers = []scheduler{
 	{"ray", rx(`memory usage threshold|killed due to (?:the node running low on )?memory|` +
 		`\bray\.exceptions\.OutOfMemoryError|` +
 		`workers? killed by the Ray|\(raylet\)`), "ray", nil},
-	{"kubernetes", rx(`\bOOMKilled\b|\bkubelet\b|\bkubepods\b|^\s+memory: +(\d+[KMGT]i)\s*$`), "kubernetes",
+	{"kubernetes", rx(`\bOOMKilled\b|\bkubelet\b|\bkubepods\b|exceeds its request of ([1-9]\d*[KMGT]i)|low on resource: |` +
+		`^\s+memory: +(\d+[KMGT]i)\s*$`), "kubernetes",
 		inUnits("resources.limits.memory: NGi", unit.GiB)},
 	{"htcondor", rx(`gone over (?:cgroup )?memory limit of (\d+ ?\w+)|\bcondor_\w+|Job was held.*memory|` +
 		`\bRequestMemory\b`),

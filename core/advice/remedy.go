@@ -674,6 +674,11 @@ func (a *remedies) notMemory() {
 		a.offer("none", "no memory taken ahead by JAX, which leaves the library too little",
 			env("XLA_PYTHON_CLIENT_PREALLOCATE=false"))
 	}
+	if strings.Contains(a.seen(), "ephemeral-storage") {
+		a.offer("none", "room for what is written outside volumes: a request of it, or the files on a volume",
+			flag("kubernetes", "resources.requests.ephemeral-storage"))
+		return
+	}
 	for _, p := range otherRemedies[name] {
 		a.offer(p.cost, p.what, p.exact...)
 	}

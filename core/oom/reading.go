@@ -64,7 +64,7 @@ var (
 		`Interrupt|Failure)|OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
 	// quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
 	quotes = rx(`(?:[:=(\[{,]\s*|\b[bfr])["'](?:[^"']{0,60})$`)
-	field  = rx(`(?i)\b(?:err(?:or)?|msg)="[^"]*$`) // of a record
+	field  = rx(`(?i)\b(?:err(?:or)?|msg)="[^"]*$|^\s*message: '[^']*$`) // of a record
 	// logged is a logger's line. A program that logs a message goes on.
 	logged = rx(`(?i)^(?:[\[(|<]?\s*[\d/:.,TZ -]{8,40}[\])|>]?\W{0,4}.{0,60}?)?[\[(|<* ]{0,3}\b(?:debug|info|` +
 		`warn(?:ing)?|error)\b\s?[\])|>:*]|^\s*Warning:|^\|? ?WARNING|\bskipp(?:ed|ing)\b`)
@@ -212,10 +212,10 @@ func matched(r rule, rs []printed.Row, i int, text string, start int) *ruleMatch
 	if name := printed.NotebookError(rs, i, text[:start]); name != "" {
 		m.name, m.before, m.quoted = name, "", false
 	}
-	if name := debugged.FindStringSubmatch(rs[max(0, i-1)].Body); name != nil && i > 0 {
+	if name := printed.Debugged.FindStringSubmatch(rs[max(0, i-1)].Body); name != nil && i > 0 {
 		m.name, m.traced = name[1], true
 	}
-	if name := repr.FindStringSubmatch(text[:start]); name != nil {
+	if name := printed.Repr.FindStringSubmatch(text[:start]); name != nil {
 		m.name, m.before, m.quoted = name[1], "", false
 	}
 	if m.ofMemory() {
@@ -223,15 +223,6 @@ func matched(r rule, rs []printed.Row, i int, text string, start int) *ruleMatch
 	}
 	return m
 }
-
-// debugged is what VS Code's debugger shows above the message of an exception that stopped the program; its frames are
-// below, the innermost first.
-var debugged = rx(`^Exception has occurred: (\w+)`)
-
-// repr matches what stands before the message of an exception that is printed as Python's repr shows it, in a report of
-// a failure: `Exception: "XGBoostError('…`, `failed with RuntimeError("…` (distributed/worker.py, of Dask).
-var repr = rx(`(?i:\b(?:exception|error|failed|failure|raised|cause|traceback)\b)[^'"]{0,60}["']?` +
-	`\b([A-Z]\w*(?:Error|Exception|Exhausted))\(\\?['"][^'"]*$`)
 
 // ofFault reports whether it is about a fault of a device, a library or the code.
 func (m *ruleMatch) ofFault() bool { return m.rule.kind == NoMemory && m.rule.weight <= broken }

@@ -316,15 +316,19 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 	if !f.ofMemory() {
 		r.NotMemory, r.Cause, r.What = f.rule.name, f.rule.cause, f.rule.cause
 		r.setPhase(f, calls, after, state)
-		if r.Cause == "" {
-			r.Cause = strings.TrimSpace(text.Body)
-			if next := printed.Near(f.rows, f.at, -1, 1); strings.HasSuffix(r.Cause, ":") && len(next) > 0 {
-				r.Cause += " " + strings.TrimSpace(next[0].Body) // "Error(s) in loading state_dict for Net:"
-			}
-			r.Cause = unit.Clip(r.Cause, headline)
-		} else if f.name != "" && f.rule.name != "interrupted" {
+		body, next := strings.TrimSpace(text.Body), strings.TrimSpace(printed.Joined(printed.Near(f.rows, f.at, -1, 1)))
+		what, thrown := strings.CutPrefix(next, "what():")
+		switch {
+		case r.Cause == "" && strings.HasSuffix(body, ":"):
+			r.Cause = body + " " + next // "Error(s) in loading state_dict for Net:"
+		case r.Cause == "":
+			r.Cause = body
+		case thrown:
+			r.Cause += ": " + strings.TrimSpace(what)
+		case f.name != "" && f.rule.name != "interrupted":
 			r.Cause += " (" + f.name + ")"
 		}
+		r.Cause = unit.Clip(r.Cause, headline)
 		r.Confidence = f.sure()
 		return
 	}

@@ -1,6 +1,9 @@
 package oom
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // Memory that ran out in words that no other rule had.
 func TestSchedulersAndRuntimesOwnWords(t *testing.T) {
@@ -30,6 +33,10 @@ func TestSchedulersAndRuntimesOwnWords(t *testing.T) {
 // Words of other limits, and of a fault that a call for memory only reports.
 func TestWordsBesideMemory(t *testing.T) {
 	for _, c := range []class{
+		{name: "a pod's message", kind: HostOOM, oom: true, fatal: true, text: "  message: 'The node was low on resource: " +
+			"memory. Container n was using 355Ki,\n    which exceeds its request of 12Gi. '\n  phase: Failed\n"},
+		{name: "a pod's disk", kind: NoMemory, fatal: true, text: "Message:   The node was low on resource: " +
+			"ephemeral-storage. Container n was using 342Ki, which exceeds its request of 0.\n"},
 		{name: "HTCondor's policy", kind: HostOOM, oom: true, fatal: true, text: "7.0 u 11/7 23:48 Job in status 2 put on " +
 			"hold by SYSTEM_PERIODIC_HOLD due to memory usage 3000000.\n"},
 		{name: "NCCL's segment", kind: SharedMemory, oom: true, fatal: true, text: "n1:97:183 [0] include/shm.h:48 NCCL " +
@@ -48,6 +55,16 @@ func TestWordsBesideMemory(t *testing.T) {
 			"memory access was encountered\n"},
 	} {
 		c.check(t)
+	}
+	out := reported(t, "terminate called after throwing an instance of 'std::out_of_range'\n  what():  "+
+		"basic_string::substr: "+
+		"__pos (which is 14) > this->size() (which is 0)\nAborted (core dumped)\n")
+	if out.NotMemory != "aborted" || !strings.Contains(out.Cause, "basic_string::substr") {
+		t.Errorf("an abort has the words of what(): %q, %s", out.NotMemory, out.Cause)
+	}
+	died := reported(t, "subprocess.CalledProcessError: Command '['python', 't.py']' died with <Signals.SIGABRT: 6>.\n")
+	if died.NotMemory != "aborted" || !died.Fatal {
+		t.Errorf("a process that died with a signal: %q, %s", died.NotMemory, died.Cause)
 	}
 	what := reported(t, "terminate called after throwing an instance of 'std::runtime_error'\n  what():  NCCL error in: "+
 		"NCCLUtils.hpp:181, unhandled cuda error, NCCL version 21.0.3\nAborted (core dumped)\n")
@@ -78,7 +95,7 @@ func TestServersEnds(t *testing.T) {
 	if !killed.Fatal || !killed.Possible || killed.OOM {
 		t.Errorf("a runner that was killed: fatal %v, possible %v, oom %v", killed.Fatal, killed.Possible, killed.OOM)
 	}
-	warmup := class{name: "TGI's warmup", oom: true, fatal: true, kind: GPUUnspecified, text: "2026-03-04T05:06:07.1Z ERROR " +
+	warmup := class{name: "a warmup", oom: true, fatal: true, kind: GPUUnspecified, text: "2026-03-04T05:06:07.1Z ERROR " +
 		"warmup{max_prefill_tokens=256}:warmup: text_generation_client: lib.rs:33: Server error: Not enough " +
 		"memory to handle " +
 		"256 prefill tokens. You need to decrease `--max-batch-prefill-tokens`\n"}

@@ -281,7 +281,7 @@ var Faults = []Fault{
 			{"a newer version of the system and the framework", "", ""}}},
 	{Name: "disk_full", Cause: "a file could not be written: the disk or a quota is full",
 		Spoken: `No space left on device|[Dd]isk quota exceeded|not enough disk space|PytorchStreamWriter failed writing|` +
-			`unexpected pos \d+ vs \d+`},
+			`unexpected pos \d+ vs \d+|low on resource: ephemeral-storage`},
 	{Name: "nan", Cause: "the loss is no longer a finite number",
 		// detr's engine.py, torchvision's references/detection/engine.py, and all who follow them, print this and exit
 		Spoken: `(?i)\bloss became infinite or nan at\b|\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|` +
@@ -428,7 +428,8 @@ const (
 // ended is the end of a process with one of some codes, or by a signal.
 func ended(name, codes, signals string) Fault {
 	by := `|(?:terminated|shutdown) (?:with|by) signal (?:`
-	f := Fault{Name: name, Spoken: byCode(codes) + by + signals + `)\b`, Echo: true}
+	died := `)\b|died with <Signals\.(?:`
+	f := Fault{Name: name, Spoken: byCode(codes) + by + signals + died + signals + `)\b`, Echo: true}
 	for _, c := range Crashes {
 		if c.Name == name && f.Cause == "" {
 			f.Cause = c.Cause

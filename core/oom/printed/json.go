@@ -183,3 +183,12 @@ var (
 	notebookMessage = rx(`"message": ?"[^"]{0,40}$`)
 	notebookName    = rx(`"name": ?"(\w+)",\s*"message"`)
 )
+
+// Debugged is what VS Code's debugger shows above the message of an exception that stopped the program; its frames are
+// below, the innermost first.
+var Debugged = rx(`^Exception has occurred: (\w+)`)
+
+// Repr matches what stands before the message of an exception that is printed as Python's repr shows it, in a report of
+// a failure: `Exception: "XGBoostError('…`, `failed with RuntimeError("…` (distributed/worker.py, of Dask).
+var Repr = rx(`(?i:\b(?:exception|error|failed|failure|raised|cause|traceback)\b)[^'"]{0,60}["']?` +
+	`\b([A-Z]\w*(?:Error|Exception|Exhausted))\(\\?['"][^'"]*$`)

@@ -10,7 +10,7 @@ var (
 			"allocate",
 		"memoryerror", "bad_alloc", "shared memory", "killed", "sigkill", "failed to cuda calloc", "cuda failure 2",
 		"cuda failure 'out",
-		"low on memory", "low on resource: memory", "memory limit", "memlimit", "memory usage", "internal assert failed",
+		"low on memory", "low on resource", "memory limit", "memlimit", "memory usage", "internal assert failed",
 		"memory allocation of", "memory allocation error", "heap space", "failed to allocate", "allocation of size",
 		"could not be allocated", "could not allocate",
 		"outofdevicememory", "outofhostmemory", "device_memory", "host_memory", "out_of_resources", "insufficient memory",
