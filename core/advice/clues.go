@@ -43,9 +43,10 @@ type Clues struct {
 	// NoExpandable is why expandable segments are no remedy here; "" if they may be one.
 	NoExpandable string `json:"no_expandable_segments,omitempty"`
 	// MicroBatch and Accumulation are what the Trainer of transformers printed; 0 if it did not.
-	MicroBatch   int64 `json:"micro_batch,omitempty"`
-	Accumulation int64 `json:"accumulation,omitempty"`
-	zero3        bool  // DeepSpeed shards the weights too
+	MicroBatch   int64  `json:"micro_batch,omitempty"`
+	Accumulation int64  `json:"accumulation,omitempty"`
+	used         string // of host memory, as whoever ended the job printed it
+	zero3        bool   // DeepSpeed shards the weights too
 	// Limit is the limit on each process of the run that launch set (--memory); 0: none. No text shows it.
 	Limit unit.Bytes `json:"limit_bytes,omitempty"`
 }

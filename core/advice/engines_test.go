@@ -58,6 +58,11 @@ func TestOwnSettings(t *testing.T) {
 			"oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),global_oom,task=python,pid=4,uid=2\n" +
 			"[7.2] Out of memory: Killed process 4 (python) total-vm:9kB, anon-rss:8kB\n", []string{"more memory, or fewer"},
 			"sbatch"},
+		"a pod that used more": {"Message: The node was low on resource: memory. Container n was using " +
+			"33554432Ki,\n  which " +
+			"exceeds its request of 12Gi.\n", []string{"resources.limits.memory: 40Gi", "it used 32.0 GiB"}, "sbatch"},
+		"Grid Engine's peak": {" Max vmem         = 64.0G\nfailed execd enforced h_vmem limit because:\n",
+			[]string{"-l h_vmem=80G"}, "sbatch"},
 		"Kaggle": {"Your notebook tried to allocate more memory than is available. It has restarted.\n",
 			[]string{"a runtime with more memory"}, "sbatch"},
 		"Spark": {"The executor with id 32 exited with exit code 137 (SIGKILL, possible container OOM).\n    " +

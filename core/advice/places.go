@@ -311,8 +311,8 @@ var schedulers = []scheduler{
 	{"ray", rx(`memory usage threshold|killed due to (?:the node running low on )?memory|` +
 		`\bray\.exceptions\.OutOfMemoryError|` +
 		`workers? killed by the Ray|\(raylet\)`), "ray", nil},
-	{"kubernetes", rx(`\bOOMKilled\b|\bkubelet\b|\bkubepods\b|exceeds its request of ([1-9]\d*[KMGT]i)|low on resource: |` +
-		`^\s+memory: +(\d+[KMGT]i)\s*$`), "kubernetes",
+	{"kubernetes", rx(`\bOOMKilled\b|\bkubelet\b|\bkubepods\b|low on resource: |` +
+		`exceeds its request of ([1-9]\d*[KMGT]i)|^\s+memory: +(\d+[KMGT]i)\s*$`), "kubernetes",
 		inUnits("resources.limits.memory: NGi", unit.GiB)},
 	{"htcondor", rx(`gone over (?:cgroup )?memory limit of (\d+ ?\w+)|\bcondor_\w+|Job was held.*memory|` +
 		`\bRequestMemory\b`),
@@ -328,8 +328,14 @@ var schedulers = []scheduler{
 	{"machine", rx(`\bCONSTRAINT_NONE\b|\bglobal_oom\b|\bOut of memory: Kill(?:ed)? process`), "", nil},
 }
 
+// amountUsed is what the kubelet, Torque and Grid Engine print of a job that used too much.
+var amountUsed = rx(`\bwas using (\d+[KMG]i)\b|^resources_used\.vmem=(\d+\w+)|^\s*Max vmem\s+= ([\d.]+[KMGT])\b`)
+
 // readScheduler takes the scheduler of a line, and the amount that it gave.
 func (c *Clues) readScheduler(text string) {
+	if m := amountUsed.FindStringSubmatch(text); m != nil && c.used == "" {
+		c.used = m[1] + m[2] + m[3]
+	}
 	for _, s := range schedulers {
 		if c.Scheduler != "" && c.Scheduler != s.name {
 			continue
@@ -348,9 +354,9 @@ func (c *Clues) readScheduler(text string) {
 	}
 }
 
-// granted is the memory that a scheduler gave the job; 0 if it did not print that.
-func (c Clues) granted() unit.Bytes {
-	s := strings.ToUpper(strings.ReplaceAll(c.Granted, " ", ""))
+// amount reads what a scheduler printed, of what it gave or of what was used; 0 if it did not.
+func amount(s string) unit.Bytes {
+	s = strings.ToUpper(strings.ReplaceAll(s, " ", ""))
 	if v, ok := printed.ParseSize(s); ok {
 		return *printed.Rounded(v)
 	}
@@ -384,8 +390,12 @@ func (a *remedies) moreOf() bool {
 			continue
 		}
 		what, more := "more memory for the job than it was given now", unit.Bytes(0)
-		if had := a.c.granted(); had > 0 {
+		had, used := amount(a.c.Granted), amount(a.c.used)
+		if had > 0 {
 			what, more = fmt.Sprintf("more memory for the job than the %v that it was given", had), had+had/2
+		}
+		if used > had {
+			what, more = what+fmt.Sprintf(": it used %v", used), max(more, used+used/4)
 		}
 		text := s.more(more)
 		if s.name == "pbs" && virtual.MatchString(a.seen()) {

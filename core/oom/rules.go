@@ -341,7 +341,7 @@ var memoryRules = []rule{
 
 	// --- /dev/shm -----------------------------------------------------------------------------------------------------
 	shm(sure, spoken,
-		`creating shared memory segment |shm\w*\.(?:h|cc):\d+ NCCL WARN .*No space left`,
+		`Error while creating shared memory segment |shm\w*\.(?:h|cc):\d+ NCCL WARN .*No space left`,
 		`insufficient shared memory \(shm\)|[Bb]us error.*out of shared memory|workers? (?:are|is) out of shared memory`),
 	shm(sure, spoken,
 		`(?:unable to (?:write to|resize|allocate shared memory|open shared memory)|/torch_\d|/dev/shm|`+
@@ -376,7 +376,7 @@ var memoryRules = []rule{
 	kill(sure, spoken,
 		`for exceeding (?:\w+ )?memory limits|gone over (?:cgroup )?memory limit|`+
 			`replica \w+ \d+ ran out-of-memory and exited`,
-		`(?:put|placed|went) on hold\b.*\b[Mm]emory|[Hh]old reason.*\b[Mm]emory`,
+		`\b[Jj]ob .{0,40}\bput on hold by .*\b[Mm]emory|[Hh]old [Rr]eason\b.*\b[Mm]emory`,
 		`crashed after using all available RAM|tried to allocate more memory than is available`),
 	// distributed/scheduler.py of Dask, once a task's workers have died several times
 	kill(suspected, raised,

@@ -49,6 +49,10 @@ func TestWordsBesideMemory(t *testing.T) {
 		{name: "earlyoom's settings", kind: NoMemory, text: "mars 27 18:46:05 h earlyoom[14]: sending SIGTERM " +
 			"when mem <=  " +
 			"4.00% and swap <= 10.00%,\nmars 27 18:46:05 h systemd[1]: Started systemd-oomd.service\n"},
+		{name: "work that goes on", kind: NoMemory, text: "INFO: study 3 put on hold, memory usage 3 GB\nINFO " +
+			"creating shared " +
+			"memory segment psm_1 for the loader\nEpoch 12 10:11:12 step 100: loss 0.31\nEpoch 12 10:11:13 step 200: loss " +
+			"0.30\n"},
 		{name: "a kernel's fault at an allocation", kind: NoMemory, fatal: true, text: began + inMain + "MemoryError: " +
 			"std::bad_alloc: CUDA error (failed to allocate 16 bytes) at: rmm/cuda.cpp:43: cudaErrorIllegalAddress " +
 			"an illegal " +

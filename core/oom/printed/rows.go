@@ -39,8 +39,8 @@ var linePrefix = rx(`^(?:(\[[A-Za-z_]+\d+\]:|\[\d+,[\w:,-]+\]<std\w+>:) ?|\s{0,4
 
 // stamp is a time that was put before a line by who passed it on, not by who wrote it.
 const stamp = `\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)(?: std(?:out|err) [FP]|` +
-	` [\w.-]+ [\w.@/-]+(?:\[\d+\])?:)?|(?:[A-Z][a-z]{2}|\pL{3,9}\.?|\d+月) [ \d]?\d \d\d:\d\d:\d\d` +
-	`(?: [\w.-]+ [\w.@/-]+(?:\[\d+\])?:)?`
+	` [\w.-]+ [\w.@/-]+(?:\[\d+\])?:)?|(?:\pL{3,9}\.?|\d+月) [ \d]?\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+\[\d+\]:|` +
+	`[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?: [\w.-]+ [\w.@/-]+(?:\[\d+\])?:)?`
 
 // MaxRow bounds a row, in bytes: all that is read of a text is read of rows, and what a rule costs grows with its
 // length. The longest message of an allocator has 900 bytes.
