@@ -46,6 +46,7 @@ type Clues struct {
 	MicroBatch   int64  `json:"micro_batch,omitempty"`
 	Accumulation int64  `json:"accumulation,omitempty"`
 	used         string // of host memory, as whoever ended the job printed it
+	oldTF        bool   // TensorFlow 2.1 or older
 	zero3        bool   // DeepSpeed shards the weights too
 	// Limit is the limit on each process of the run that launch set (--memory); 0: none. No text shows it.
 	Limit unit.Bytes `json:"limit_bytes,omitempty"`
@@ -117,6 +118,9 @@ var (
 	trainerAccum = rx(`Gradient Accumulation steps = ([\d,]+)`)
 )
 
+// oldTensorFlow are the lines of tensorflow/core/framework/op_kernel.cc at which releases up to 2.1 print a failure.
+var oldTensorFlow = rx(`\bop_kernel\.cc:(?:\d{3}|1[0-6]\d\d)\]`)
+
 // noExpandable are words that rule out expandable segments.
 var noExpandable = []struct {
 	re  *lazy.Regexp
@@ -158,6 +162,7 @@ func (c *Clues) readLine(text string, agree *bool) {
 		}
 	}
 	c.readScheduler(text)
+	c.oldTF = c.oldTF || oldTensorFlow.MatchString(text)
 	c.zero3 = c.zero3 || strings.Contains(text, "deepspeed/runtime/zero/stage3.py")
 	c.Unified = c.Unified || unified.MatchString(text)
 	narrow := func(v TorchVersion) {

@@ -63,6 +63,9 @@ func TestOwnSettings(t *testing.T) {
 			"exceeds its request of 12Gi.\n", []string{"resources.limits.memory: 40Gi", "it used 32.0 GiB"}, "sbatch"},
 		"Grid Engine's peak": {" Max vmem         = 64.0G\nfailed execd enforced h_vmem limit because:\n",
 			[]string{"-l h_vmem=80G"}, "sbatch"},
+		"an old TensorFlow": {"2019-01-04 14:16:00.8: W tensorflow/core/framework/op_kernel.cc:1318] OP_REQUIRES failed at " +
+			"x.cc:1 : Resource exhausted: OOM when allocating tensor with shape[2,8] and type float on /device:GPU:0 by " +
+			"allocator GPU_0_bfc\n", []string{step}, "mixed_bfloat16"},
 		"Kaggle": {"Your notebook tried to allocate more memory than is available. It has restarted.\n",
 			[]string{"a runtime with more memory"}, "sbatch"},
 		"Spark": {"The executor with id 32 exited with exit code 137 (SIGKILL, possible container OOM).\n    " +

@@ -141,6 +141,8 @@ var lapses = []lapse{
 	{rx(`expected scalar type|same dtype|must have the same dtype|not implemented for '\w+'|dtype mismatch|` +
 		`expected .{0,20}dtype|Found dtype \w+ but expected`),
 		"one type of numbers: both halves under the same autocast, or .to(dtype) where they meet", ""},
+	{rx(`^RuntimeError: UR error`), "a driver, a oneAPI and a torch that belong together: Intel's runtime says no more",
+		"xpu-smi discovery; python -m torch.utils.collect_env"},
 	{rx(`CUDA_ERROR_INVALID_VALUE|cudaErrorInvalidValue|hipErrorInvalidValue`),
 		"what that call was given, an address among it: one that an earlier request did not get, where the card is full",
 		"nvidia-smi"},

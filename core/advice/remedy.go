@@ -303,6 +303,7 @@ func (a *remedies) allocator() {
 		// docs.jax.dev, GPU memory allocation
 		a.offer("none", "the whole card for JAX, which takes three quarters of it unless told otherwise",
 			env("XLA_PYTHON_CLIENT_MEM_FRACTION=.95"))
+	case a.c.oldTF:
 	case a.c.use(ofTensorFlow) && (r.Kind == oom.GPUFragmentation || r.Kind == oom.GPUUnspecified):
 		// tsl/framework/bfc_allocator.cc
 		a.offer("none", "another allocator, where memory is in pieces", env("TF_GPU_ALLOCATOR=cuda_malloc_async"))
@@ -399,7 +400,11 @@ func (a *remedies) bf16() {
 		inFramework(ofLightning, `Trainer(precision="bf16-mixed"), before 2.0 "bf16"`),
 		inFramework(ofAccelerate, "accelerate launch --mixed_precision bf16"),
 		inFramework(ofDeepSpeed, `"bf16": {"enabled": true}`),
-		inFramework(ofTensorFlow, `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`),
+		func(m *Remedy, c Clues) {
+			if c.use(ofTensorFlow) && !c.oldTF { // it is there from 2.4 on
+				m.Flags = append(m.Flags, Flag{ofTensorFlow, `tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")`})
+			}
+		},
 		plainTorch(110, fmt.Sprintf("torch.autocast(%q, dtype=torch.bfloat16)", a.device())))
 }
 
