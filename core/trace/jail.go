@@ -274,6 +274,9 @@ func (l *layers) devices() error {
 	if err := l.layer("/dev/shm", shm, 0o777|os.ModeSticky); err != nil { // data sets may lie there
 		return err
 	}
+	if err := terminals(dev); err != nil {
+		return err
+	}
 	own := filepath.Join(l.root, shelf)
 	if err := os.Mkdir(own, 0o755); err != nil {
 		return err
@@ -291,6 +294,19 @@ func (l *layers) devices() error {
 		}
 	}
 	return nil
+}
+
+// terminals gives the jail pseudo-terminals of its own, where the kernel allows it: a script may ask how wide its terminal is.
+func terminals(dev string) error {
+	pts := filepath.Join(dev, "pts")
+	if err := os.Mkdir(pts, 0o755); err != nil {
+		return err
+	}
+	const flags = unix.MS_NOSUID | unix.MS_NOEXEC
+	if unix.Mount("devpts", pts, "devpts", flags, "newinstance,ptmxmode=0666,mode=0620") != nil {
+		return os.Remove(pts)
+	}
+	return os.Symlink("pts/ptmx", filepath.Join(dev, "ptmx"))
 }
 
 // system gives the jail its own /proc, and /sys for reading.

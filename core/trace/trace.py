@@ -626,6 +626,18 @@ def follow_modules(torch, FakeTensor):
         return some
 
     Module._apply = apply
+    data = torch._C.TensorBase.data
+
+    def given(self, value):  # of one on the CPU, which a tensor on the card cannot be put into: it becomes another
+        if not isinstance(value, FakeTensor) or isinstance(self, FakeTensor):
+            return data.__set__(self, value)
+        new = value.detach()
+        new = torch.nn.Parameter(new, self.requires_grad) if isinstance(self, torch.nn.Parameter) else new
+        torch.utils.swap_tensors(self, new)
+        if isinstance(self, torch.nn.Parameter):
+            TRACE.kind(self, "parameter")
+
+    torch.Tensor.data = property(data.__get__, given)
     deepcopy = torch.Tensor.__deepcopy__
 
     def copied(self, memo):  # an average of the weights, a target network
@@ -658,8 +670,9 @@ def follow_modules(torch, FakeTensor):
         if isinstance(self, norm) and self.training and not TRACE.normed:
             TRACE.normed = True
             emit("M norm")
-        # a loss has no parameters; what is called in a backward pass is computed again, and no new samples
-        if TRACE.depth == 0 and not TRACE.backwards and next(self.parameters(), None) is not None:
+        # a loss has no parameters, and those of an augmentation are on the CPU; what is called in a backward pass is computed
+        # again, and no new samples
+        if TRACE.depth == 0 and not TRACE.backwards and any(isinstance(p, FakeTensor) for p in self.parameters()):
             grad, used = torch.is_grad_enabled(), batches_of((args, kwargs))
             for one in {TRACE.batches[n - 1] for n in used} or {TRACE.since}:
                 one.forwards += 1
@@ -675,6 +688,16 @@ def follow_modules(torch, FakeTensor):
             TRACE.depth -= 1
 
     Module.__call__ = called
+
+    # tensorboard's picture of a network is made by one pass through it
+    def pictured(module):
+        def add_graph(self, model, input_to_model=None, *a, **k):
+            if input_to_model is not None:
+                model(*(input_to_model if isinstance(input_to_model, (list, tuple)) else [input_to_model]))
+
+        module.SummaryWriter.add_graph = add_graph
+
+    after_import({"torch.utils.tensorboard.writer": pictured, "tensorboardX.writer": pictured})
 
     # DataParallel on one card, and DistributedDataParallel as one rank sees it
     def stand_in(self, module, *a, **k):
@@ -1397,9 +1420,24 @@ def again():
     os.execv(sys.executable, [sys.executable, "-B", "-O", "-W", "ignore", __file__])
 
 
+def terminal():
+    """Gives the script a terminal to read from, as it has under launch: it may ask for its width. There is nothing to read."""
+    import fcntl
+    import struct
+    import termios
+    try:
+        keyboard, screen = os.openpty()
+    except OSError:
+        return
+    fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    os.write(keyboard, b"\4" * 100)  # ends of the file
+    os.dup2(screen, 0)
+
+
 def run():
     kind, target = REQUEST["kind"], REQUEST["target"]
     own_code()
+    terminal()
     sys.argv = [target if kind != "code" else "-c"] + REQUEST["args"]
     if kind == "module":
         sys.path[0] = os.getcwd()
