@@ -54,7 +54,33 @@ type Network struct {
 	Multiple      int64 // what the low-resolution crop should be a multiple of; at least 1
 }
 
-type builder func(s Spec, a *args) (Network, error)
+type builder func(s Spec, a *args) Network
+
+// A refusal is what upstream's constructor or its first forward would raise. It ends the builder, as there.
+type refusal struct{ error }
+
+// refuse ends a builder where upstream stops, or where there is no formula.
+func refuse(when bool, format string, v ...any) {
+	if when {
+		reject(format, v...)
+	}
+}
+
+func reject(format string, v ...any) { panic(refusal{fmt.Errorf(format, v...)}) }
+
+// built runs a builder. The error is its refusal.
+func built[T any](build func() T) (v T, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case refusal:
+			err = r.error
+		default:
+			panic(r)
+		}
+	}()
+	return build(), nil
+}
 
 var networks catalog[builder]
 
@@ -94,11 +120,11 @@ func Build(s Spec) (Network, []string, error) {
 	}
 	a := &args{values: s.Args, used: map[string]bool{"type": true}}
 	s.Scale = a.int("scale", s.Scale)
-	n, err := b(s, a)
-	if err != nil {
-		return Network{}, a.warnings, fmt.Errorf("network %q: %w", s.Type, err)
+	n, err := built(func() Network { return b(s, a) })
+	if err == nil {
+		err = a.finish()
 	}
-	if err := a.finish(); err != nil {
+	if err != nil {
 		return Network{}, a.warnings, fmt.Errorf("network %q: %w", s.Type, err)
 	}
 	if s.Generation != "" && n.Generation == "" {
@@ -275,20 +301,25 @@ func (a *args) ints(name string, def ...int64) []int64 {
 
 // usual reads the arguments of networks like SwinIR that have a formula for one value only. The error names the first
 // that has another.
-func (a *args) usual() error {
+func (a *args) usual() {
 	patch, ape := a.int("patch_size", 1), a.bool("ape", false)
 	up, resi := a.string("upsampler", "pixelshuffle"), a.string("resi_connection", "1conv")
-	switch {
-	case patch != 1:
-		return fmt.Errorf("patch_size %d: %w; 1 has one", patch, ErrUnknown)
-	case ape:
-		return fmt.Errorf("ape: %w; false has one", ErrUnknown)
-	case up != "pixelshuffle":
-		return fmt.Errorf("upsampler %q: %w; pixelshuffle has one", up, ErrUnknown)
-	case resi != "1conv":
-		return fmt.Errorf("resi_connection %q: %w; 1conv has one", resi, ErrUnknown)
-	}
-	return nil
+	refuse(patch != 1, "patch_size %d: %w; 1 has one", patch, ErrUnknown)
+	refuse(ape, "ape: %w; false has one", ErrUnknown)
+	refuse(up != "pixelshuffle", "upsampler %q: %w; pixelshuffle has one", up, ErrUnknown)
+	refuse(resi != "1conv", "resi_connection %q: %w; 1conv has one", resi, ErrUnknown)
+}
+
+// onlyNone reads an argument that has a formula where it is None or not given.
+func (a *args) onlyNone(name string) {
+	v, _ := a.get(name)
+	refuse(v != nil, "%s: %w", name, ErrUnknown)
+}
+
+// onlyPatch1 reads the patch_size of those whose forward has a formula for patches of one pixel alone.
+func (a *args) onlyPatch1() {
+	p := a.int("patch_size", 1)
+	refuse(p != 1, "patch_size %d: %w", p, ErrUnknown)
 }
 
 // ignore marks arguments that cost no memory as known.

@@ -9,12 +9,12 @@ import (
 // ArtCNN: traiNNer/archs/artcnn_arch.py at 68629319.
 var _ = entry(func() {
 	artcnn := func(filters, blocks int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := artCNN{
 				inCh: a.int("in_ch", 3), scale: s.Scale, filters: a.int("filters", filters), blocks: a.int("n_block", blocks),
 				kernel: a.int("kernel_size", 3),
 			}
-			return Network{InCh: n.inCh, Forward: n.forward}, nil
+			return Network{InCh: n.inCh, Forward: n.forward}
 		}
 	}
 	register(artcnn(96, 16), "artcnn", "artcnn_r16f96")

@@ -11,7 +11,7 @@ import (
 // defaults in traiNNer/archs/atd_arch.py at 68629319).
 var _ = entry(func() {
 	atd := func(img, dim int64, layers int, category, tokens, reduced, kernel, mlp int64, upsampler string) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			six := slices.Repeat([]int64{6}, layers)
 			n := atd{
 				swinIR: swinIR{
@@ -22,14 +22,10 @@ var _ = entry(func() {
 				category: a.int("category_size", category), tokens: a.int("num_tokens", tokens),
 				reduced: a.int("reducted_dim", reduced), kernel: a.int("convffn_kernel_size", kernel),
 			}
-			if a.int("img_size", img) < 1 {
-				return Network{}, fmt.Errorf("img_size %v", a.values["img_size"])
-			}
+			refuse(a.int("img_size", img) < 1, "img_size %v", a.values["img_size"])
 			a.ignore("img_range")
-			if err := n.check(); err != nil {
-				return Network{}, err
-			}
-			return Network{InCh: n.in, Forward: n.forward, NoFP16: true, Multiple: n.window}, nil
+			n.check()
+			return Network{InCh: n.in, Forward: n.forward, NoFP16: true, Multiple: n.window}
 		}
 	}
 	register(atd(96, 210, 6, 256, 128, 20, 5, 2, "pixelshuffle"), "atd")
@@ -43,36 +39,24 @@ type atd struct {
 }
 
 // check finds what upstream's constructor or its first forward stops at.
-func (n atd) check() error {
-	if len(n.heads) < len(n.depths) {
-		return fmt.Errorf("depths %v, num_heads %v", n.depths, n.heads)
-	}
+func (n atd) check() {
+	refuse(len(n.heads) < len(n.depths), "depths %v, num_heads %v", n.depths, n.heads)
 	for _, h := range n.heads[:len(n.depths)] {
-		if h < 1 || n.dim%h != 0 {
-			return fmt.Errorf("embed_dim %d does not divide among %d heads", n.dim, h)
-		}
+		refuse(h < 1 || n.dim%h != 0, "embed_dim %d does not divide among %d heads", n.dim, h)
 	}
-	switch {
-	case n.window < 1 || n.category < 1 || n.tokens < 1 || n.reduced < 1 || n.kernel%2 != 1:
-		return fmt.Errorf("window_size %d, category_size %d, num_tokens %d, reducted_dim %d, convffn_kernel_size %d",
-			n.window, n.category, n.tokens, n.reduced, n.kernel)
-	case n.resi != "1conv" && n.resi != "3conv":
-		return fmt.Errorf("resi_connection %q is none of 1conv, 3conv", n.resi)
-	}
+	refuse(n.window < 1 || n.category < 1 || n.tokens < 1 || n.reduced < 1 || n.kernel%2 != 1,
+		"window_size %d, category_size %d, num_tokens %d, reducted_dim %d, convffn_kernel_size %d",
+		n.window, n.category, n.tokens, n.reduced, n.kernel)
+	refuse(n.resi != "1conv" && n.resi != "3conv", "resi_connection %q is none of 1conv, 3conv", n.resi)
 	switch n.upsampler {
 	case "pixelshuffle":
-		return upsamples(n.scale)
+		upsamples(n.scale)
 	case "pixelshuffledirect":
 	case "nearest+conv":
-		if n.scale != 4 {
-			return fmt.Errorf("upsampler %q is for scale 4", n.upsampler)
-		}
+		refuse(n.scale != 4, "upsampler %q is for scale 4", n.upsampler)
 	default:
-		if n.scale != 1 {
-			return fmt.Errorf("upsampler %q leaves the image at its size, and the scale is %d", n.upsampler, n.scale)
-		}
+		refuse(n.scale != 1, "upsampler %q leaves the image at its size, and the scale is %d", n.upsampler, n.scale)
 	}
-	return nil
 }
 
 func (n atd) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {

@@ -9,28 +9,23 @@ import (
 // BasicSR's networks for images (basicsr/archs at 8d56e3a0), where their class is not traiNNer-redux's.
 var _ = entry(func() {
 	networks.share(BasicSR) // what is not listed is unknown
-	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
+	networks.add(BasicSR, func(s Spec, a *args) Network {
 		n := residual(s, a)
 		n.resScale = true // a multiplication, by 1 too
 		return n.network(n.edsr)
 	}, "edsr")
-	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
+	networks.add(BasicSR, func(s Spec, a *args) Network {
 		n := residual(s, a)
-		if n.scale < 2 || n.scale > 4 {
-			return Network{}, fmt.Errorf("upscale: %d is none of 2, 3, 4", n.scale)
-		}
+		refuse(n.scale < 2 || n.scale > 4, "upscale: %d is none of 2, 3, 4", n.scale)
 		return n.network(n.msrResNet)
 	}, "msrresnet")
-	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
+	networks.add(BasicSR, func(s Spec, a *args) Network {
 		n := residual(s, a)
 		n.groups, n.squeeze = a.int("num_group", 10), a.int("squeeze_factor", 16)
 		return n.network(n.rcan)
 	}, "rcan")
-	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
-		scale, err := a.upscale("scale", s)
-		if err != nil {
-			return Network{}, err
-		}
+	networks.add(BasicSR, func(s Spec, a *args) Network {
+		scale := a.upscale("scale", s)
 		n := rrdbnet{
 			scale: 4, inNC: a.int("num_in_ch", 3), outNC: a.int("num_out_ch", 3),
 			filters: a.int("num_feat", 64), blocks: a.int("num_block", 23), grow: a.int("num_grow_ch", 32),
@@ -40,24 +35,18 @@ var _ = entry(func() {
 			n.shuffle = 4 / scale
 			n.inNC *= n.shuffle * n.shuffle
 		}
-		return Network{InCh: inNC, Forward: n.basic, Multiple: max(n.shuffle, 1)}, nil
+		return Network{InCh: inNC, Forward: n.basic, Multiple: max(n.shuffle, 1)}
 	}, "rrdbnet")
-	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
-		scale, err := a.upscale("upscale", s)
-		if err != nil {
-			return Network{}, err
-		}
+	networks.add(BasicSR, func(s Spec, a *args) Network {
+		scale := a.upscale("upscale", s)
 		n := srvgg{
 			numInCh: a.int("num_in_ch", 3), numOutCh: a.int("num_out_ch", 3), numFeat: a.int("num_feat", 64),
 			numConv: a.int("num_conv", 16), upscale: scale, actType: a.string("act_type", "prelu"), learnResidual: true,
 		}
 		return n.network()
 	}, "srvggnetcompact")
-	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
-		var err error
-		if s.Scale, err = a.upscale("upscale", s); err != nil {
-			return Network{}, err
-		}
+	networks.add(BasicSR, func(s Spec, a *args) Network {
+		s.Scale = a.upscale("upscale", s)
 		a.swallow = true // **kwargs
 		four := []int64{6, 6, 6, 6}
 		return swinIR{img: 64, dim: 96, depths: four, heads: four, window: 7, mlp: 4, resi: "1conv"}.build(s, a)
@@ -66,13 +55,11 @@ var _ = entry(func() {
 
 // upscale is the network's own argument for the scale. Its class has a default of its own, where a recipe without it
 // gets results of another size than its images; what such a recipe asks for is taken for meant.
-func (a *args) upscale(name string, s Spec) (int64, error) {
+func (a *args) upscale(name string, s Spec) int64 {
 	n := a.int(name, s.Scale)
-	if n != s.Scale {
-		return 0, fmt.Errorf("%s is %d, and the recipe's scale is %d: the loss of the first step stops at it", name, n,
-			s.Scale)
-	}
-	return n, nil
+	refuse(n != s.Scale,
+		"%s is %d, and the recipe's scale is %d: the loss of the first step stops at it", name, n, s.Scale)
+	return n
 }
 
 // residualNet is what EDSR, MSRResNet and RCAN are made of.
@@ -80,23 +67,19 @@ type residualNet struct {
 	scale, in, out, feat, blocks int64
 	groups, squeeze              int64
 	resScale                     bool
-	err                          error
 }
 
 func residual(s Spec, a *args) residualNet {
-	scale, err := a.upscale("upscale", s)
 	a.ignore("res_scale", "img_range", "rgb_mean")
 	return residualNet{
-		scale: scale, in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), feat: a.int("num_feat", 64),
-		blocks: a.int("num_block", 16), err: err,
+		scale: a.upscale("upscale", s), in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), feat: a.int("num_feat", 64),
+		blocks: a.int("num_block", 16),
 	}
 }
 
-func (n residualNet) network(forward nn.Module) (Network, error) {
-	if n.err == nil {
-		n.err = upsamples(n.scale)
-	}
-	return Network{InCh: n.in, Forward: forward}, n.err
+func (n residualNet) network(forward nn.Module) Network {
+	upsamples(n.scale)
+	return Network{InCh: n.in, Forward: forward}
 }
 
 // edsr is EDSR.forward (edsr_arch.py).

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -11,33 +10,25 @@ import (
 // batch of clips (b, n, c, h, w) is (b, n·c, h, w) here, which is as many numbers, and so is what comes out: every
 // frame is compared.
 var _ = entry(func() {
-	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
+	networks.add(BasicSR, func(s Spec, a *args) Network {
 		n := basicVSR{feat: a.int("num_feat", 64), blocks: a.int("num_block", 15), frames: s.Frames}
 		a.ignore("spynet_path")
-		switch {
-		case s.Scale != 4:
-			return Network{}, fmt.Errorf("scale is %d: the network enlarges by 4", s.Scale)
-		case n.frames < 2:
-			return Network{}, errors.New("how many frames a clip has is not known")
-		}
-		return Network{InCh: 3 * n.frames, Forward: n.forward, MinLQ: spyMin}, nil
+		refuse(s.Scale != 4, "scale is %d: the network enlarges by 4", s.Scale)
+		refuse(n.frames < 2, "how many frames a clip has is not known")
+		return Network{InCh: 3 * n.frames, Forward: n.forward, MinLQ: spyMin}
 	}, "basicvsr")
-	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
+	networks.add(BasicSR, func(s Spec, a *args) Network {
 		n := basicVSR{
 			feat: a.int("num_feat", 64), blocks: a.int("num_block", 15), frames: s.Frames,
 			stride: a.int("keyframe_stride", 5), pad: a.int("temporal_padding", 2),
 		}
 		a.ignore("spynet_path", "edvr_path")
-		switch {
-		case s.Scale != 4:
-			return Network{}, fmt.Errorf("scale is %d: the network enlarges by 4", s.Scale)
-		case n.frames < 2:
-			return Network{}, errors.New("how many frames a clip has is not known")
-		case n.stride < 1 || n.pad < 2 || n.pad > 3 || n.frames < 2*n.pad+1 || n.feat%8 != 0:
-			return Network{}, fmt.Errorf("keyframe_stride %d, temporal_padding %d, num_feat %d with %d frames", n.stride,
-				n.pad, n.feat, n.frames)
-		}
-		return Network{InCh: 3 * n.frames, Forward: n.icon, Multiple: 4, MinLQ: spyMin}, nil
+		refuse(s.Scale != 4, "scale is %d: the network enlarges by 4", s.Scale)
+		refuse(n.frames < 2, "how many frames a clip has is not known")
+		refuse(n.stride < 1 || n.pad < 2 || n.pad > 3 || n.frames < 2*n.pad+1 || n.feat%8 != 0,
+			"keyframe_stride %d, temporal_padding %d, num_feat %d with %d frames", n.stride,
+			n.pad, n.feat, n.frames)
+		return Network{InCh: 3 * n.frames, Forward: n.icon, Multiple: 4, MinLQ: spyMin}
 	}, "iconvsr")
 })
 

@@ -53,15 +53,11 @@ var _ = entry(func() {
 // alike is the builder of a class that computes what traiNNer-redux's of that name does, by defaults of its own. It has
 // an argument "upscale", and drops what it does not read; of the arguments in only, the formula has no other values.
 func alike(redux string, defaults, only map[string]any) builder {
-	return func(s Spec, a *args) (Network, error) {
-		var err error
-		if s.Scale, err = a.upscale("upscale", s); err != nil {
-			return Network{}, err
-		}
+	return func(s Spec, a *args) Network {
+		s.Scale = a.upscale("upscale", s)
 		for _, k := range slices.Sorted(maps.Keys(only)) {
-			if v, ok := a.get(k); ok && fmt.Sprint(v) != fmt.Sprint(only[k]) {
-				return Network{}, fmt.Errorf("%s %v: %w", k, v, ErrUnknown)
-			}
+			v, ok := a.get(k)
+			refuse(ok && fmt.Sprint(v) != fmt.Sprint(only[k]), "%s %v: %w", k, v, ErrUnknown)
 		}
 		all := maps.Clone(defaults)
 		maps.Copy(all, a.values)

@@ -1,14 +1,12 @@
 package arch
 
 import (
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
 // ECBSR (Zhang et al., 2021): basicsr/archs/ecbsr_arch.py at 8d56e3a0.
 var _ = entry(func() {
-	networks.add(BasicSR, func(s Spec, a *args) (Network, error) {
+	networks.add(BasicSR, func(s Spec, a *args) Network {
 		n := ecbsr{
 			in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), blocks: a.int("num_block", 4),
 			feat: a.int("num_channel", 16), idt: a.bool("with_idt", false), act: a.string("act_type", "prelu"), scale: s.Scale,
@@ -16,11 +14,11 @@ var _ = entry(func() {
 		switch n.act {
 		case "prelu", "relu", "linear":
 		case "rrelu", "softplus":
-			return Network{}, fmt.Errorf("act_type %q: %w", n.act, ErrUnknown)
+			reject("act_type %q: %w", n.act, ErrUnknown)
 		default:
-			return Network{}, fmt.Errorf("act_type: %q is none of prelu, relu, rrelu, softplus, linear", n.act)
+			reject("act_type: %q is none of prelu, relu, rrelu, softplus, linear", n.act)
 		}
-		return Network{InCh: n.in, Forward: n.forward}, nil
+		return Network{InCh: n.in, Forward: n.forward}
 	}, "ecbsr")
 })
 

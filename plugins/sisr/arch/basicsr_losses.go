@@ -23,17 +23,14 @@ var _ = entry(func() {
 
 // reduced is weighted_loss: the mean, or the sum of what each makes of the difference.
 func reduced(mean lossFunc, each nn.Module) lossBuilder {
-	return func(a *args) (lossFunc, error) {
-		switch r := a.string("reduction", "mean"); r {
-		case "mean":
-			return mean, nil
-		case "sum":
-			return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.Sum(each(t, t.Sub(x, y))) }, nil
-		case "none":
-			return nil, fmt.Errorf("reduction: %q leaves an image, which has no backward", r)
-		default:
-			return nil, fmt.Errorf("reduction: %q is none of none, mean, sum", r)
+	return func(a *args) lossFunc {
+		r := a.string("reduction", "mean")
+		if r == "mean" {
+			return mean
 		}
+		refuse(r == "none", "reduction: %q leaves an image, which has no backward", r)
+		refuse(r != "sum", "reduction: %q is none of none, mean, sum", r)
+		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.Sum(each(t, t.Sub(x, y))) }
 	}
 }
 
@@ -51,26 +48,19 @@ type vggExtractor struct {
 }
 
 // basicPerceptual is PerceptualLoss.
-func basicPerceptual(a *args) (lossFunc, error) {
+func basicPerceptual(a *args) lossFunc {
 	kind := a.string("vgg_type", "vgg19")
-	if strings.HasSuffix(kind, "_bn") {
-		return nil, fmt.Errorf("vgg_type %q: %w", kind, ErrUnknown)
-	}
+	refuse(strings.HasSuffix(kind, "_bn"), "vgg_type %q: %w", kind, ErrUnknown)
 	v := vggExtractor{norm: a.bool("use_input_norm", true), range1: a.bool("range_norm", false)}
 	var ok bool
-	if v.stages, ok = vggStages[kind]; !ok {
-		return nil, fmt.Errorf("vgg_type: %q is none of vgg11, vgg13, vgg16, vgg19", kind)
-	}
+	v.stages, ok = vggStages[kind]
+	refuse(!ok, "vgg_type: %q is none of vgg11, vgg13, vgg16, vgg19", kind)
 	weights, _ := a.get("layer_weights")
 	wanted, ok := weights.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("layer_weights: %v is not a table", weights)
-	}
+	refuse(!ok, "layer_weights: %v is not a table", weights)
 	names := v.names()
 	for _, k := range slices.Sorted(maps.Keys(wanted)) {
-		if !slices.Contains(names, k) {
-			return nil, fmt.Errorf("layer_weights: %s has no layer %q", kind, k)
-		}
+		refuse(!slices.Contains(names, k), "layer_weights: %s has no layer %q", kind, k)
 	}
 	for _, n := range names {
 		if _, ok := wanted[n]; ok {
@@ -80,9 +70,7 @@ func basicPerceptual(a *args) (lossFunc, error) {
 	content, style := a.float("perceptual_weight", 1) > 0, a.float("style_weight", 0) > 0
 	criterions := map[string]lossFunc{"l1": l1Loss, "l2": mseLoss, "fro": frobenius}
 	c, ok := criterions[a.string("criterion", "l1")]
-	if !ok {
-		return nil, fmt.Errorf("%s criterion has not been supported", a.string("criterion", "l1"))
-	}
+	refuse(!ok, "%s criterion has not been supported", a.string("criterion", "l1"))
 	return func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 		xFeatures, gtFeatures := v.features(t, x), v.features(t, t.Detach(gt))
 		total := t.Zeros(nn.F32)
@@ -97,7 +85,7 @@ func basicPerceptual(a *args) (lossFunc, error) {
 			}
 		}
 		return total
-	}, nil
+	}
 }
 
 // names are those of NAMES.

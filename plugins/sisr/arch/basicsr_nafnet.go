@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -11,15 +9,11 @@ import (
 // formula.
 var _ = entry(func() {
 	build := func(local, baseline bool) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := nafNet{inCh: a.int("img_channel", 3), width: a.int("width", 16), middle: a.int("middle_blk_num", 1)}
 			n.enc, n.dec = a.ints("enc_blk_nums"), a.ints("dec_blk_nums")
-			if len(n.dec) != len(n.enc) { // what comes out is not of the size of what it is added to
-				return Network{}, fmt.Errorf("enc_blk_nums %v and dec_blk_nums %v are not of one length", n.enc, n.dec)
-			}
-			if err := sameSize(s.Scale); err != nil {
-				return Network{}, err
-			}
+			refuse(len(n.dec) != len(n.enc), "enc_blk_nums %v and dec_blk_nums %v are not of one length", n.enc, n.dec)
+			sameSize(s.Scale)
 			dw, ffn := int64(1), int64(2)
 			if baseline {
 				dw, ffn = a.int("dw_expand", dw), a.int("ffn_expand", ffn)
@@ -27,12 +21,8 @@ var _ = entry(func() {
 			pool := nn.Module((*nn.Tape).AvgPoolAll)
 			if local {
 				size := a.ints("train_size", 1, 3, 256, 256)
-				if len(size) != 4 {
-					return Network{}, fmt.Errorf("train_size %v is no shape of images", size)
-				}
-				if a.bool("fast_imp", false) {
-					return Network{}, fmt.Errorf("fast_imp: %w", ErrUnknown)
-				}
+				refuse(len(size) != 4, "train_size %v is no shape of images", size)
+				refuse(a.bool("fast_imp", false), "fast_imp: %w", ErrUnknown)
 				pool = localPool{h: size[2], w: size[3], width: n.width * dw}.forward
 			}
 			n.block = nafBlockOf(pool)
@@ -40,19 +30,18 @@ var _ = entry(func() {
 				pooled := n
 				n.block = func(t *nn.Tape, x nn.Tensor) nn.Tensor { return pooled.baselineBlock(t, x, pool, dw, ffn) }
 			}
-			return Network{InCh: n.inCh, Forward: n.forward, Multiple: 1 << len(n.enc)}, nil
+			return Network{InCh: n.inCh, Forward: n.forward, Multiple: 1 << len(n.enc)}
 		}
 	}
 	networks.add(NAFNet, build(false, false), "nafnet")
 	networks.add(NAFNet, build(true, false), "nafnetlocal")
 	networks.add(NAFNet, build(false, true), "baseline")
 	networks.add(NAFNet, build(true, true), "baselinelocal")
-	losses.add(NAFNet, func(a *args) (lossFunc, error) {
-		if r := a.string("reduction", "mean"); r != "mean" {
-			return nil, fmt.Errorf("reduction: %q, and PSNRLoss asserts mean", r)
-		}
+	losses.add(NAFNet, func(a *args) lossFunc {
+		r := a.string("reduction", "mean")
+		refuse(r != "mean", "reduction: %q, and PSNRLoss asserts mean", r)
 		toY := a.bool("toY", false)
-		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return psnrLoss(t, x, y, toY) }, nil
+		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return psnrLoss(t, x, y, toY) }
 	}, "psnrloss")
 	loop := basicLoop{sections: pixelSections}
 	models.add(NAFNet, model{record: loop.record, gradientsStay: true}, "imagerestorationmodel")

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -11,7 +10,7 @@ import (
 // Restormer (Zamir et al., 2022) of its own project, swz30/Restormer: basicsr/models/archs/restormer_arch.py at
 // df766d5. Its blocks are DocRes's.
 var _ = entry(func() {
-	networks.add(Restormer, func(s Spec, a *args) (Network, error) {
+	networks.add(Restormer, func(s Spec, a *args) Network {
 		n := docRes{
 			in: a.int("inp_channels", 3), out: a.int("out_channels", 3), dim: a.int("dim", 48),
 			blocks: a.ints("num_blocks", 4, 6, 6, 8), refinement: a.int("num_refinement_blocks", 4),
@@ -19,36 +18,30 @@ var _ = entry(func() {
 			free: a.string("LayerNorm_type", "WithBias") == "BiasFree",
 		}
 		dual := a.bool("dual_pixel_task", false)
-		switch {
-		case len(n.blocks) < 4 || len(n.heads) < 4:
-			return Network{}, fmt.Errorf("num_blocks %v and heads %v: four of each", n.blocks, n.heads)
-		case n.dim%2 != 0:
-			return Network{}, errors.New("dim: half of it is what a downsampling makes")
-		case !dual && n.in != n.out:
-			return Network{}, fmt.Errorf("inp_channels %d, out_channels %d: the image is added to the result", n.in, n.out)
-		case dual && n.in != 2*n.out:
-			return Network{}, fmt.Errorf("dual_pixel_task with inp_channels %d and out_channels %d: %w", n.in, n.out, ErrUnknown)
-		}
+		refuse(len(n.blocks) < 4 || len(n.heads) < 4, "num_blocks %v and heads %v: four of each", n.blocks, n.heads)
+		refuse(n.dim%2 != 0, "dim: half of it is what a downsampling makes")
+		refuse(!dual && n.in != n.out, "inp_channels %d, out_channels %d: the image is added to the result", n.in, n.out)
+		refuse(dual && n.in != 2*n.out,
+			"dual_pixel_task with inp_channels %d and out_channels %d: %w", n.in, n.out, ErrUnknown)
 		for i, h := range n.heads[:4] {
-			if h < 1 || n.dim<<i%h != 0 {
-				return Network{}, fmt.Errorf("%d channels do not divide among %d heads", n.dim<<i, h)
-			}
+			refuse(h < 1 || n.dim<<i%h != 0, "%d channels do not divide among %d heads", n.dim<<i, h)
 		}
 		net := Network{InCh: n.in, Multiple: 8}
 		net.Forward = func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.restore(t, x, dual) }
 		if dual { // the two views of one image
 			net.Frames = 2
 		}
-		return net, sameSize(s.Scale)
+		sameSize(s.Scale)
+		return net
 	}, "restormer")
 	losses.add(Restormer, plainLoss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { // no power: diff * diff
 		diff := t.Hold(t.Sub(x, y))
 		return t.Mean(t.Sqrt(t.AddScalar(t.Mul(diff, diff))))
 	}), "charbonnierloss")
-	losses.add(Restormer, func(a *args) (lossFunc, error) {
+	losses.add(Restormer, func(a *args) lossFunc {
 		toY := a.bool("toY", false)
 		a.ignore("reduction")
-		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return psnrLoss(t, x, y, toY) }, nil
+		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return psnrLoss(t, x, y, toY) }
 	}, "psnrloss")
 	models.add(Restormer, model{record: basicLoop{sections: pixelSections}.record, gradientsStay: true}, "imagecleanmodel")
 })

@@ -9,7 +9,7 @@ import (
 // CRAFT (Li et al., 2023), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/CRAFT/__arch/CRAFT.py;
 // defaults in traiNNer/archs/craft_arch.py at 68629319).
 var _ = entry(func() {
-	register(func(s Spec, a *args) (Network, error) {
+	register(func(s Spec, a *args) Network {
 		n := craft{
 			scale: s.Scale, window: a.int("window_size", 16), dim: a.int("embed_dim", 48),
 			depths: a.ints("depths", 2, 2, 2, 2), heads: a.ints("num_heads", 6, 6, 6, 6),
@@ -17,10 +17,8 @@ var _ = entry(func() {
 			qkvBias: a.bool("qkv_bias", true), resi: a.string("resi_connection", "1conv"),
 		}
 		a.ignore("qk_scale", "img_range")
-		if err := n.check(); err != nil {
-			return Network{}, err
-		}
-		return Network{Forward: n.forward, Multiple: n.window}, nil
+		n.check()
+		return Network{Forward: n.forward, Multiple: n.window}
 	}, "craft")
 })
 
@@ -34,23 +32,17 @@ type craft struct {
 }
 
 // check finds what upstream's constructor or its first forward stops at.
-func (n craft) check() error {
-	if len(n.heads) < len(n.depths) || n.scale < 1 || n.window < 1 || n.split[0] < 1 || n.split[1] < 1 || n.dim < 32 {
-		return fmt.Errorf("scale %d, depths %v, num_heads %v, window_size %d, split sizes %v, embed_dim %d",
-			n.scale, n.depths, n.heads, n.window, n.split, n.dim)
-	}
+func (n craft) check() {
+	refuse(len(n.heads) < len(n.depths) || n.scale < 1 || n.window < 1 || n.split[0] < 1 || n.split[1] < 1 || n.dim < 32,
+		"scale %d, depths %v, num_heads %v, window_size %d, split sizes %v, embed_dim %d",
+		n.scale, n.depths, n.heads, n.window, n.split, n.dim)
 	for _, h := range n.heads[:len(n.depths)] {
-		if h < 2 || n.dim%2 != 0 || n.dim/2%(h/2) != 0 || n.dim%h != 0 {
-			return fmt.Errorf("embed_dim %d does not divide among %d heads", n.dim, h)
-		}
+		refuse(h < 2 || n.dim%2 != 0 || n.dim/2%(h/2) != 0 || n.dim%h != 0,
+			"embed_dim %d does not divide among %d heads", n.dim, h)
 	}
-	switch {
-	case n.resi != "1conv" && n.resi != "identity":
-		return fmt.Errorf("resi_connection %q is none of 1conv, identity", n.resi)
-	case n.window%n.split[0] != 0 || n.window%n.split[1] != 0: // then it hangs on the image whether it runs
-		return fmt.Errorf("window_size %d is no multiple of %v: %w", n.window, n.split, ErrUnknown)
-	}
-	return nil
+	refuse(n.resi != "1conv" && n.resi != "identity", "resi_connection %q is none of 1conv, identity", n.resi)
+	refuse(n.window%n.split[0] != 0 || n.window%n.split[1] != 0,
+		"window_size %d is no multiple of %v: %w", n.window, n.split, ErrUnknown)
 }
 
 func (n craft) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {

@@ -17,7 +17,7 @@ var _ = entry(func() {
 })
 
 func buildDAT(layers, blocks, dim, expansion int64, split []int64, resi string, iln bool) builder {
-	return func(s Spec, a *args) (Network, error) {
+	return func(s Spec, a *args) Network {
 		n := dat{
 			scale: s.Scale, up: s.Scale, in: a.int("in_chans", 3), img: a.int("img_size", 64), dim: a.int("embed_dim", dim),
 			split: a.ints("split_size", split...), depths: a.ints("depth", slices.Repeat([]int64{blocks}, int(layers))...),
@@ -34,16 +34,14 @@ func buildDAT(layers, blocks, dim, expansion int64, split []int64, resi string, 
 		if a.bool("unshuffle_mod", false) && s.Scale < 3 {
 			n.pad, n.up = 4/max(s.Scale, 1), 4
 		}
-		if err := n.check(); err != nil {
-			return Network{}, err
-		}
+		n.check()
 		return Network{
 			InCh: n.in, Forward: n.forward, CheckpointArg: "use_chk", Checkpointing: n.checkpointing, BatchNorm: true,
 			// Its channel interaction normalises one pixel of each image over the batch (dat_arch.py, channel_interaction):
 			// of a single image torch.nn.functional.batch_norm raises "Expected more than 1 value per channel".
 			MinBatch: 2,
 			NoFP16:   !iln, Multiple: max(n.split[0], n.split[1]) * max(n.pad, 1),
-		}, nil
+		}
 	}
 }
 
@@ -57,44 +55,33 @@ type dat struct {
 }
 
 // check finds what upstream's constructor or its first forward stops at.
-func (n dat) check() error {
-	if len(n.split) < 2 || n.split[0] < 1 || n.split[1] < 1 {
-		return fmt.Errorf("split_size %v", n.split)
-	}
-	if len(n.heads) < len(n.depths) {
-		return fmt.Errorf("num_heads %v for depth %v", n.heads, n.depths)
-	}
+func (n dat) check() {
+	refuse(len(n.split) < 2 || n.split[0] < 1 || n.split[1] < 1, "split_size %v", n.split)
+	refuse(len(n.heads) < len(n.depths), "num_heads %v for depth %v", n.heads, n.depths)
 	for i, d := range n.depths {
 		h := n.heads[i]
-		if h < 2 || n.dim%2 != 0 || n.dim/2%(h/2) != 0 || d > 1 && n.dim%h != 0 {
-			return fmt.Errorf("embed_dim %d does not divide among %d heads", n.dim, h)
-		}
+		refuse(h < 2 || n.dim%2 != 0 || n.dim/2%(h/2) != 0 || d > 1 && n.dim%h != 0,
+			"embed_dim %d does not divide among %d heads", n.dim, h)
 		for b := range d {
-			if shifted(int64(i), b) && (n.img%n.split[0] != 0 || n.img%n.split[1] != 0) {
-				return fmt.Errorf("img_size %d is no multiple of split_size %v", n.img, n.split)
-			}
+			refuse(shifted(int64(i), b) && (n.img%n.split[0] != 0 || n.img%n.split[1] != 0),
+				"img_size %d is no multiple of split_size %v", n.img, n.split)
 		}
 	}
-	if n.dim < 32 {
-		return fmt.Errorf("embed_dim %d is too small", n.dim)
-	}
+	refuse(n.dim < 32, "embed_dim %d is too small", n.dim)
 	switch {
 	case n.resi != "1conv" && n.resi != "3conv":
-		return fmt.Errorf("resi_connection %q is none of 1conv, 3conv", n.resi)
+		reject("resi_connection %q is none of 1conv, 3conv", n.resi)
 	case n.upsampler == "pixelshuffle":
-		return upsamples(n.up)
+		upsamples(n.up)
 	case n.upsampler != "pixelshuffledirect":
-		return fmt.Errorf("upsampler %q is none of pixelshuffle, pixelshuffledirect", n.upsampler)
+		reject("upsampler %q is none of pixelshuffle, pixelshuffledirect", n.upsampler)
 	}
-	return nil
 }
 
 // upsamples says which scales Upsample has.
-func upsamples(scale int64) error {
-	if scale < 1 || scale&(scale-1) != 0 && scale != 3 {
-		return fmt.Errorf("scale %d is not supported: 3 and the powers of two are", scale)
-	}
-	return nil
+func upsamples(scale int64) {
+	refuse(scale < 1 || scale&(scale-1) != 0 && scale != 3,
+		"scale %d is not supported: 3 and the powers of two are", scale)
 }
 
 // shifted says whether the windows of block b in group rg are (dat_arch.py:405-407).

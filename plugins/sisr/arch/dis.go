@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -10,15 +9,13 @@ import (
 // DIS, Direct Image Supersampling: traiNNer/archs/dis_arch.py at 68629319.
 var _ = entry(func() {
 	disOf := func(blocks int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := dis{
 				scale: s.Scale, in: a.int("in_channels", 3), out: a.int("out_channels", 3), feat: a.int("num_features", 32),
 				blocks: a.int("num_blocks", blocks), depthwise: a.bool("use_depthwise", false),
 			}
-			if n.scale < 1 || n.scale > 4 {
-				return Network{}, fmt.Errorf("unsupported scale factor: %d", n.scale)
-			}
-			return Network{InCh: n.in, Forward: n.forward}, nil
+			refuse(n.scale < 1 || n.scale > 4, "unsupported scale factor: %d", n.scale)
+			return Network{InCh: n.in, Forward: n.forward}
 		}
 	}
 	register(disOf(12), "dis_balanced")

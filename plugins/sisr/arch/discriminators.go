@@ -14,7 +14,7 @@ type Discriminator struct {
 	why     error // there is none
 }
 
-var discriminators catalog[func(s Spec, a *args) (nn.Module, error)]
+var discriminators catalog[func(s Spec, a *args) nn.Module]
 
 // BuildDiscriminator finds the discriminator of a recipe's network_d, by the spec's type, arguments and source. The error is
 // ErrUnknown for one without a formula, and otherwise says what upstream would stop at; a step with the discriminator that is
@@ -25,7 +25,7 @@ func BuildDiscriminator(s Spec) (Discriminator, []string, error) {
 	a := &args{values: s.Args, used: map[string]bool{"type": true}}
 	d.why = ErrUnknown
 	if ok {
-		d.forward, d.why = b(s, a)
+		d.forward, d.why = built(func() nn.Module { return b(s, a) })
 	}
 	if d.why == nil {
 		d.why = a.finish()
@@ -46,7 +46,7 @@ func (d Discriminator) unknown() string {
 }
 
 // registerDiscriminator enters a name of traiNNer-redux's discriminators.
-func registerDiscriminator(name string, b func(s Spec, a *args) (nn.Module, error)) {
+func registerDiscriminator(name string, b func(s Spec, a *args) nn.Module) {
 	discriminators.add(Redux, b, name)
 }
 
@@ -63,20 +63,20 @@ func ganLoss(t *nn.Tape, pred nn.Tensor) nn.Tensor {
 var _ = entry(func() {
 	// basicsr/archs/discriminator_arch.py at 8d56e3a0
 	discriminators.share(BasicSR, "unetdiscriminatorsn", "vggstylediscriminator")
-	registerDiscriminator("unetdiscriminatorsn", func(_ Spec, a *args) (nn.Module, error) {
+	registerDiscriminator("unetdiscriminatorsn", func(_ Spec, a *args) nn.Module {
 		d := unetDiscriminatorSN{feat: a.int("num_feat", 64), skip: a.bool("skip_connection", true)}
 		a.ignore("num_in_ch")
-		return d.forward, nil
+		return d.forward
 	})
-	registerDiscriminator("dunet", func(_ Spec, a *args) (nn.Module, error) {
+	registerDiscriminator("dunet", func(_ Spec, a *args) nn.Module {
 		a.ignore("num_in_ch")
-		return dunet(a.int("num_feat", 64), func(c nn.Conv) nn.Conv { c.Parametrized = true; return c }), nil
+		return dunet(a.int("num_feat", 64), func(c nn.Conv) nn.Conv { c.Parametrized = true; return c })
 	})
-	registerDiscriminator("patchgandiscriminatorsn", func(_ Spec, a *args) (nn.Module, error) {
+	registerDiscriminator("patchgandiscriminatorsn", func(_ Spec, a *args) nn.Module {
 		a.ignore("input_nc")
-		return patchGAN(a.int("ndf", 64), a.int("n_layers", 3), a.bool("use_sigmoid", false)), nil
+		return patchGAN(a.int("ndf", 64), a.int("n_layers", 3), a.bool("use_sigmoid", false))
 	})
-	registerDiscriminator("multiscalepatchgandiscriminatorsn", func(_ Spec, a *args) (nn.Module, error) {
+	registerDiscriminator("multiscalepatchgandiscriminatorsn", func(_ Spec, a *args) nn.Module {
 		a.ignore("input_nc")
 		num := a.int("num_d", 3)
 		model := patchGAN(a.int("ndf", 64), a.int("n_layers", 3), a.bool("use_sigmoid", false))
@@ -91,7 +91,7 @@ var _ = entry(func() {
 				}
 			}
 			return t.Mean(t.Stack(result...))
-		}, nil
+		}
 	})
 })
 

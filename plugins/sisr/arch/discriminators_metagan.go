@@ -9,23 +9,20 @@ import (
 
 // MetaGan2 and MetaGAN3 (umzi2): traiNNer/archs/metagan2_arch.py and metagan3_arch.py at 68629319.
 var _ = entry(func() {
-	registerDiscriminator("metagan2", func(_ Spec, a *args) (nn.Module, error) {
+	registerDiscriminator("metagan2", func(_ Spec, a *args) nn.Module {
 		d := metaGan2{
 			dims: a.ints("dims", 32, 64, 128, 192), blocks: a.ints("blocks", 3, 3, 15, 3), downs: a.ints("downs", 4, 2, 2, 2),
 		}
 		a.ignore("in_ch", "n_class")
-		if len(d.dims) < len(d.blocks) || len(d.downs) < len(d.blocks) {
-			return nil, fmt.Errorf("dims %v and downs %v for blocks %v", d.dims, d.downs, d.blocks)
-		}
-		return d.forward, nil
+		refuse(len(d.dims) < len(d.blocks) || len(d.downs) < len(d.blocks),
+			"dims %v and downs %v for blocks %v", d.dims, d.downs, d.blocks)
+		return d.forward
 	})
-	registerDiscriminator("metagan3", func(_ Spec, a *args) (nn.Module, error) {
+	registerDiscriminator("metagan3", func(_ Spec, a *args) nn.Module {
 		d := metaGAN3{dims: a.ints("dims", 64, 128, 192, 256), blocks: a.ints("blocks", 2, 3, 5, 2)}
 		a.ignore("in_ch")
-		if len(d.dims) < len(d.blocks) || len(d.blocks) == 0 {
-			return nil, fmt.Errorf("dims %v for blocks %v", d.dims, d.blocks)
-		}
-		return d.forward, nil
+		refuse(len(d.dims) < len(d.blocks) || len(d.blocks) == 0, "dims %v for blocks %v", d.dims, d.blocks)
+		return d.forward
 	})
 })
 

@@ -2,7 +2,6 @@ package arch
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -12,18 +11,18 @@ import (
 // one of four branches that follows under the same name reads self.num_in_ch in its forward, which nothing sets (lines 593 to
 // 694 at 069b6d59 and da033d99), so that its first step stops.
 var _ = entry(func() {
-	registerDiscriminator("munet", func(s Spec, a *args) (nn.Module, error) {
+	registerDiscriminator("munet", func(s Spec, a *args) nn.Module {
 		switch attribute := []byte("self.num_in_ch"); {
 		case bytes.Contains(s.Source, attribute) && !bytes.Contains(s.Source, append(attribute, " ="...)):
-			return nil, errors.New("'MUNet' object has no attribute 'num_in_ch', which its forward reads and its constructor does not set")
+			reject("'MUNet' object has no attribute 'num_in_ch', which its forward reads and its constructor does not set")
 		case bytes.Contains(s.Source, []byte("class AttentionFusion")):
-			return nil, fmt.Errorf("the one of four branches: %w", ErrUnknown)
+			reject("the one of four branches: %w", ErrUnknown)
 		case s.Source == nil:
 			a.warn("network_d: munet is taken for the one of 2025-11 (2f64430b)")
 		}
 		d := munet{feat: a.int("num_feat", 64), mult: a.ints("ch_mult", 1, 2, 4, 8)}
 		a.ignore("num_in_ch", "slope")
-		return d.forward, nil
+		return d.forward
 	})
 })
 

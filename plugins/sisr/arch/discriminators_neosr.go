@@ -1,47 +1,41 @@
 package arch
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
 // The discriminators of neosr: neosr/archs/metagan_arch.py, unet_arch.py, patchgan_arch.py and dunet_arch.py at
 // 31c7022.
 var _ = entry(func() {
-	discriminators.add(Neosr, func(_ Spec, a *args) (nn.Module, error) {
+	discriminators.add(Neosr, func(_ Spec, a *args) nn.Module {
 		d := metaganNeosr{
 			dims: a.ints("dims", 48, 96, 192, 288), blocks: a.ints("blocks", 3, 3, 9, 3), downs: a.ints("downs", 4, 4, 2, 2),
 			classes: a.int("n_class", 1), dropPath: a.float("drop_path", 0.02), endDrop: a.float("end_drop", 0.2),
 		}
 		a.ignore("in_ch")
-		if len(d.dims) < len(d.blocks) || len(d.downs) < len(d.blocks) {
-			return nil, fmt.Errorf("dims %v and downs %v for blocks %v", d.dims, d.downs, d.blocks)
-		}
+		refuse(len(d.dims) < len(d.blocks) || len(d.downs) < len(d.blocks),
+			"dims %v and downs %v for blocks %v", d.dims, d.downs, d.blocks)
 		for _, n := range d.dims {
-			if n < 8 || n%8 != 0 {
-				return nil, errors.New("dims: the 4 groups of a norm want a multiple of 8")
-			}
+			refuse(n < 8 || n%8 != 0, "dims: the 4 groups of a norm want a multiple of 8")
 		}
-		return d.forward, nil
+		return d.forward
 	}, "metagan")
-	discriminators.add(Neosr, func(_ Spec, a *args) (nn.Module, error) {
+	discriminators.add(Neosr, func(_ Spec, a *args) nn.Module {
 		d := unetDiscriminatorSN{feat: a.int("num_feat", 64), skip: a.bool("skip_connection", true)}
 		a.ignore("num_in_ch")
-		return d.forward, nil
+		return d.forward
 	}, "unet")
-	discriminators.add(Neosr, func(_ Spec, a *args) (nn.Module, error) {
+	discriminators.add(Neosr, func(_ Spec, a *args) nn.Module {
 		a.ignore("num_in_ch")
 		a.swallow = true
-		if norm := a.string("norm_type", "none"); norm != "none" || !a.bool("use_sn", true) || a.int("max_nf_mult", 8) != 8 {
-			return nil, fmt.Errorf("norm_type, use_sn or max_nf_mult: %w", ErrUnknown)
-		}
-		return patchGAN(a.int("num_feat", 64), a.int("num_layers", 3), a.bool("use_sigmoid", false)), nil
+		norm := a.string("norm_type", "none")
+		refuse(norm != "none" || !a.bool("use_sn", true) || a.int("max_nf_mult", 8) != 8,
+			"norm_type, use_sn or max_nf_mult: %w", ErrUnknown)
+		return patchGAN(a.int("num_feat", 64), a.int("num_layers", 3), a.bool("use_sigmoid", false))
 	}, "patchgan")
-	discriminators.add(Neosr, func(_ Spec, a *args) (nn.Module, error) {
+	discriminators.add(Neosr, func(_ Spec, a *args) nn.Module {
 		a.ignore("in_ch")
-		return dunet(a.int("dim", 64), func(c nn.Conv) nn.Conv { c.Spectral = true; return c }), nil
+		return dunet(a.int("dim", 64), func(c nn.Conv) nn.Conv { c.Spectral = true; return c })
 	}, "dunet")
 })
 

@@ -9,15 +9,13 @@ import (
 // Discriminators without a norm of their weights: VGGStyleDiscriminator of SRGAN and ESRGAN (traiNNer/archs/discriminator_arch.py at
 // 68629319) and docres_discriminator (docres_arch.py, line 319).
 var _ = entry(func() {
-	registerDiscriminator("vggstylediscriminator", func(_ Spec, a *args) (nn.Module, error) {
+	registerDiscriminator("vggstylediscriminator", func(_ Spec, a *args) nn.Module {
 		d := vggStyle{feat: a.int("num_feat", 64), size: a.int("input_size", 128)}
-		if d.size != 128 && d.size != 256 {
-			return nil, fmt.Errorf("input size must be 128 or 256, but received %d", d.size)
-		}
+		refuse(d.size != 128 && d.size != 256, "input size must be 128 or 256, but received %d", d.size)
 		a.ignore("num_in_ch")
-		return d.forward, nil
+		return d.forward
 	})
-	registerDiscriminator("docres_discriminator", func(_ Spec, a *args) (nn.Module, error) {
+	registerDiscriminator("docres_discriminator", func(_ Spec, a *args) nn.Module {
 		out, dim, bias := a.int("out_channels", 1), a.int("dim", 64), a.bool("bias", false)
 		depth := len(a.ints("num_blocks", 1, 2, 2, 3))
 		a.ignore("inp_channels", "heads", "ffn_expansion_factor", "LayerNorm_type")
@@ -27,7 +25,7 @@ var _ = entry(func() {
 				layers = append(layers, nn.Conv{Out: dim, K: 3, NoBias: !bias}.Module(), (*nn.Tape).LeakyReLUInplace)
 			}
 			return t.Sequential("model", x, append(layers, nn.Conv{Out: out, K: 3, NoBias: !bias}.Module())...)
-		}, nil
+		}
 	})
 })
 

@@ -10,7 +10,7 @@ import (
 // DITN (Liu et al., 2023), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/DITN/__arch/DITN_Real.py;
 // defaults in traiNNer/archs/ditn_arch.py at 68629319).
 var _ = entry(func() {
-	build := func(s Spec, a *args) (Network, error) {
+	build := func(s Spec, a *args) Network {
 		n := ditn{
 			scale: s.Scale, in: a.int("inp_channels", 3), dim: a.int("dim", 60), itl: a.int("ITL_blocks", 4),
 			sal: a.int("SAL_blocks", 4), ufone: a.int("UFONE_blocks", 1), expansion: a.float("ffn_expansion_factor", 2),
@@ -21,17 +21,13 @@ var _ = entry(func() {
 		for n.patch > 0 && side%n.patch != 0 && side < 8*n.patch {
 			side += 8
 		}
-		if n.patch < 1 {
-			return Network{}, fmt.Errorf("patch_size %d", n.patch)
-		}
+		refuse(n.patch < 1, "patch_size %d", n.patch)
 		n.flash = s.Project == Neosr
-		return Network{InCh: n.in, Forward: n.forward, Multiple: side}, nil
+		return Network{InCh: n.in, Forward: n.forward, Multiple: side}
 	}
 	register(build, "ditn_real")
-	networks.add(Neosr, func(s Spec, a *args) (Network, error) { // neosr/archs/ditn_arch.py:268 at 31c7022
-		if err := ownScale(s, a, "upscale"); err != nil {
-			return Network{}, err
-		}
+	networks.add(Neosr, func(s Spec, a *args) Network { // neosr/archs/ditn_arch.py:268 at 31c7022
+		ownScale(s, a, "upscale")
 		a.swallow = true
 		return build(s, a)
 	}, "ditn")

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -11,7 +10,7 @@ import (
 // DocRes (Zhang et al., 2024), which is Restormer: traiNNer/archs/docres_arch.py at 68629319.
 var _ = entry(func() {
 	docresOf := func(dim int64, blocks []int64, refinement int64, heads []int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := docRes{
 				in: a.int("inp_channels", 3), out: a.int("out_channels", 3), dim: a.int("dim", dim),
 				blocks: a.ints("num_blocks", blocks...), refinement: a.int("num_refinement_blocks", refinement),
@@ -19,21 +18,13 @@ var _ = entry(func() {
 				free: a.string("LayerNorm_type", "WithBias") == "BiasFree",
 			}
 			a.ignore("dual_pixel_task")
-			if len(n.blocks) < 4 || len(n.heads) < 4 {
-				return Network{}, fmt.Errorf("num_blocks %v and heads %v: four of each", n.blocks, n.heads)
-			}
+			refuse(len(n.blocks) < 4 || len(n.heads) < 4, "num_blocks %v and heads %v: four of each", n.blocks, n.heads)
 			for i, h := range n.heads[:4] {
-				if h < 1 || n.dim<<i%h != 0 {
-					return Network{}, fmt.Errorf("%d channels do not divide among %d heads", n.dim<<i, h)
-				}
+				refuse(h < 1 || n.dim<<i%h != 0, "%d channels do not divide among %d heads", n.dim<<i, h)
 			}
-			if n.dim%2 != 0 {
-				return Network{}, errors.New("dim: half of it is what a downsampling makes")
-			}
-			if err := sameSize(s.Scale); err != nil {
-				return Network{}, err
-			}
-			return Network{InCh: n.in, Forward: n.forward, Multiple: 8}, nil
+			refuse(n.dim%2 != 0, "dim: half of it is what a downsampling makes")
+			sameSize(s.Scale)
+			return Network{InCh: n.in, Forward: n.forward, Multiple: 8}
 		}
 	}
 	base := docresOf(48, []int64{2, 3, 3, 4}, 4, []int64{1, 2, 4, 8})

@@ -10,7 +10,7 @@ import (
 // DRCT (Hsu et al., 2024): traiNNer/archs/drct_arch.py at 68629319.
 var _ = entry(func() {
 	drct := func(layers int) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			six := slices.Repeat([]int64{6}, layers)
 			n := drct{
 				swinIR: swinIR{
@@ -23,13 +23,11 @@ var _ = entry(func() {
 				gc: 32,
 			}
 			a.ignore("img_range")
-			if err := n.check(); err != nil {
-				return Network{}, err
-			}
+			n.check()
 			return Network{
 				InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: true,
 				Multiple: n.window,
-			}, nil
+			}
 		}
 	}
 	register(drct(6), "drct")
@@ -54,27 +52,19 @@ func (n drct) blockHeads(layer int, i int64) int64 {
 }
 
 // check finds what upstream's constructor or its first forward stops at.
-func (n drct) check() error {
-	if len(n.heads) < len(n.depths) || slices.Contains(n.depths, 0) {
-		return fmt.Errorf("depths %v, num_heads %v", n.depths, n.heads)
-	}
-	if n.window < 1 || n.img < 1 || max(n.img, n.window)%min(n.img, n.window) != 0 {
-		return fmt.Errorf("img_size %d and window_size %d do not divide", n.img, n.window)
-	}
+func (n drct) check() {
+	refuse(len(n.heads) < len(n.depths) || slices.Contains(n.depths, 0), "depths %v, num_heads %v", n.depths, n.heads)
+	refuse(n.window < 1 || n.img < 1 || max(n.img, n.window)%min(n.img, n.window) != 0,
+		"img_size %d and window_size %d do not divide", n.img, n.window)
 	for layer := range n.depths {
 		for i := range int64(5) {
-			if n.heads[layer] < 1 || (n.dim+i*n.gc)%n.blockHeads(layer, i) != 0 {
-				return fmt.Errorf("%d channels do not divide among the heads of num_heads %d", n.dim+i*n.gc, n.heads[layer])
-			}
+			refuse(n.heads[layer] < 1 || (n.dim+i*n.gc)%n.blockHeads(layer, i) != 0,
+				"%d channels do not divide among the heads of num_heads %d", n.dim+i*n.gc, n.heads[layer])
 		}
 	}
-	switch {
-	case n.resi != "1conv" && n.resi != "identity":
-		return fmt.Errorf("resi_connection %q is none of 1conv, identity", n.resi)
-	case n.upsampler != "pixelshuffle":
-		return fmt.Errorf("upsampler %q is not pixelshuffle", n.upsampler)
-	}
-	return upsamples(n.scale)
+	refuse(n.resi != "1conv" && n.resi != "identity", "resi_connection %q is none of 1conv, identity", n.resi)
+	refuse(n.upsampler != "pixelshuffle", "upsampler %q is not pixelshuffle", n.upsampler)
+	upsamples(n.scale)
 }
 
 func (n drct) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {

@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -10,7 +8,7 @@ import (
 // lie apart.
 var _ = entry(func() {
 	dwt := func(window int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := dwt{swinIR: swinIR{
 				scale: s.Scale, img: a.int("img_size", 64), in: a.int("in_chans", 3), dim: a.int("embed_dim", 180),
 				depths: a.ints("depths", 6, 6, 6, 6, 6, 6), heads: a.ints("num_heads", 6, 6, 6, 6, 6, 6),
@@ -19,28 +17,18 @@ var _ = entry(func() {
 				patchNorm: a.bool("patch_norm", true), checkpointing: a.bool("use_checkpoint", false),
 				upsampler: "pixelshuffle", resi: a.string("resi_connection", "1conv"),
 			}}
-			var err error
-			if n.kinds, err = a.table("layer_kinds", dwtKinds); err != nil {
-				return Network{}, err
-			}
+			n.kinds = a.table("layer_kinds", dwtKinds)
 			a.ignore("qk_scale", "img_range")
-			if p := a.int("patch_size", 1); p != 1 {
-				return Network{}, fmt.Errorf("patch_size %d: %w", p, ErrUnknown)
-			}
-			if a.bool("ape", false) {
-				return Network{}, fmt.Errorf("ape: %w", ErrUnknown)
-			}
-			if u := a.string("upsampler", n.upsampler); u != n.upsampler { // forward (line 1182) leaves the network out for others
-				return Network{}, fmt.Errorf("upsampler %q: the network is run for pixelshuffle only", u)
-			}
-			if err := n.check(); err != nil {
-				return Network{}, err
-			}
+			a.onlyPatch1()
+			refuse(a.bool("ape", false), "ape: %w", ErrUnknown)
+			u := a.string("upsampler", n.upsampler) // forward (line 1182) leaves the network out for others
+			refuse(u != n.upsampler, "upsampler %q: the network is run for pixelshuffle only", u)
+			n.check()
 			n.blockOf = n.block
 			return Network{
 				InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: true,
 				Multiple: 2 * n.window, MinLQ: n.window + 1, // what is reflected is smaller than the image
-			}, nil
+			}
 		}
 	}
 	register(dwt(16), "dwt")
@@ -54,10 +42,10 @@ var dwtKinds = [][]int64{
 }
 
 // table is a list of lists of whole numbers.
-func (a *args) table(name string, def [][]int64) ([][]int64, error) {
+func (a *args) table(name string, def [][]int64) [][]int64 {
 	v, ok := a.get(name)
 	if !ok || v == nil {
-		return def, nil
+		return def
 	}
 	rows, ok := v.([]any)
 	t := make([][]int64, len(rows))
@@ -69,10 +57,8 @@ func (a *args) table(name string, def [][]int64) ([][]int64, error) {
 			t[i], ok = append(t[i], k), ok && whole
 		}
 	}
-	if !ok {
-		return nil, fmt.Errorf("%s: %v is not a list of lists of whole numbers", name, v)
-	}
-	return t, nil
+	refuse(!ok, "%s: %v is not a list of lists of whole numbers", name, v)
+	return t
 }
 
 type dwt struct {
@@ -81,24 +67,19 @@ type dwt struct {
 }
 
 // check is what its constructor stops at.
-func (n dwt) check() error {
-	if err := upsamples(n.scale); err != nil {
-		return err
-	}
-	if len(n.heads) < len(n.depths) || len(n.kinds) < len(n.depths) || n.window < 2 {
-		return fmt.Errorf("depths %v, num_heads %v, layer_kinds %v, window_size %d", n.depths, n.heads, n.kinds, n.window)
-	}
+func (n dwt) check() {
+	upsamples(n.scale)
+	refuse(len(n.heads) < len(n.depths) || len(n.kinds) < len(n.depths) || n.window < 2,
+		"depths %v, num_heads %v, layer_kinds %v, window_size %d", n.depths, n.heads, n.kinds, n.window)
 	for i, depth := range n.depths {
-		if h := n.heads[i]; h < 1 || n.dim%h != 0 || int64(len(n.kinds[i])) < depth {
-			return fmt.Errorf("depths %v, num_heads %v, layer_kinds %v", n.depths, n.heads, n.kinds)
-		}
+		h := n.heads[i]
+		refuse(h < 1 || n.dim%h != 0 || int64(len(n.kinds[i])) < depth,
+			"depths %v, num_heads %v, layer_kinds %v", n.depths, n.heads, n.kinds)
 		for _, k := range n.kinds[i] {
-			if k > 0 && (n.img%(k*n.window) != 0 || 2%k != 0) {
-				return fmt.Errorf("layer_kinds %v: windows of %d do not fill each of %d×%d parts", n.kinds, n.window, k, k)
-			}
+			refuse(k > 0 && (n.img%(k*n.window) != 0 || 2%k != 0),
+				"layer_kinds %v: windows of %d do not fill each of %d×%d parts", n.kinds, n.window, k, k)
 		}
 	}
-	return nil
 }
 
 // forward is DWT.forward (line 1182).

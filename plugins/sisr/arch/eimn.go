@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -10,18 +9,14 @@ import (
 // EIMN (Liu et al., 2023): traiNNer/archs/eimn_arch.py at 68629319.
 var _ = entry(func() {
 	eimn := func(stages int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := eimn{
 				scale: s.Scale, dim: a.int("embed_dims", 64), depths: a.int("depths", 1), ratio: a.float("mlp_ratios", 2.66),
 				drop: a.float("drop_rate", 0), dropPath: a.float("drop_path_rate", 0), stages: a.int("num_stages", stages),
 			}
-			switch {
-			case a.bool("freeze_param", false):
-				return Network{}, fmt.Errorf("freeze_param: %w", ErrUnknown)
-			case n.dim%8 != 0:
-				return Network{}, errors.New("embed_dims: the large kernels want three, one and four eighths of it")
-			}
-			return Network{Forward: n.forward, BatchNorm: true}, nil
+			refuse(a.bool("freeze_param", false), "freeze_param: %w", ErrUnknown)
+			refuse(n.dim%8 != 0, "embed_dims: the large kernels want three, one and four eighths of it")
+			return Network{Forward: n.forward, BatchNorm: true}
 		}
 	}
 	register(eimn(16), "eimn", "eimn_l")

@@ -10,7 +10,7 @@ import (
 // ELAN (Zhang et al., 2022): traiNNer/archs/elan_arch.py at 68629319.
 var _ = entry(func() {
 	build := func(blocks, channels, share int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := elan{
 				scale: s.Scale, colors: a.int("colors", 3), norm: a.bool("norm", false), windows: []int64{4, 8, 16},
 				blocks: a.int("m_elan", blocks), channels: a.int("c_elan", channels), share: a.int("n_share", share), expand: a.int("r_expand", 2),
@@ -19,11 +19,9 @@ var _ = entry(func() {
 				n.windows = a.ints("window_sizes", n.windows...)
 			}
 			a.ignore("rgb_range")
-			if err := n.check(); err != nil {
-				return Network{}, err
-			}
+			n.check()
 			all := n.window()
-			return Network{InCh: n.colors, Forward: n.forward, BatchNorm: true, NoFP16: true, Multiple: all, MinLQ: all/2 + 1}, nil
+			return Network{InCh: n.colors, Forward: n.forward, BatchNorm: true, NoFP16: true, Multiple: all, MinLQ: all/2 + 1}
 		}
 	}
 	register(build(36, 180, 0), "elan")
@@ -37,23 +35,15 @@ type elan struct {
 }
 
 // check finds what upstream's constructor or its first forward stops at.
-func (n elan) check() error {
-	switch {
-	case len(n.windows) < 3:
-		return fmt.Errorf("window_sizes %v: a module has three", n.windows)
-	case n.channels < 3 || n.channels%3 != 0:
-		return fmt.Errorf("c_elan %d does not divide among three windows", n.channels)
-	case n.blocks < 0 || n.share < 0 || n.expand < 1 || n.colors < 1 || n.scale < 1:
-		return fmt.Errorf("m_elan %d, n_share %d, r_expand %d, colors %d", n.blocks, n.share, n.expand, n.colors)
-	case n.norm && n.colors != 3:
-		return fmt.Errorf("norm: it wants colors 3, not %d", n.colors)
-	}
+func (n elan) check() {
+	refuse(len(n.windows) < 3, "window_sizes %v: a module has three", n.windows)
+	refuse(n.channels < 3 || n.channels%3 != 0, "c_elan %d does not divide among three windows", n.channels)
+	refuse(n.blocks < 0 || n.share < 0 || n.expand < 1 || n.colors < 1 || n.scale < 1,
+		"m_elan %d, n_share %d, r_expand %d, colors %d", n.blocks, n.share, n.expand, n.colors)
+	refuse(n.norm && n.colors != 3, "norm: it wants colors 3, not %d", n.colors)
 	for _, w := range n.windows {
-		if w < 1 {
-			return fmt.Errorf("window_sizes %v", n.windows)
-		}
+		refuse(w < 1, "window_sizes %v", n.windows)
 	}
-	return nil
 }
 
 // window is the least common multiple of the windows.

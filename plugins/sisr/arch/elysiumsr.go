@@ -9,10 +9,10 @@ import (
 // ElysiumSR: traiNNer/archs/elysiumsr_arch.py of Phhofm/traiNNer-redux at 069b6d59, whose four sizes read nothing but the scale.
 var _ = entry(func() {
 	elysium := func(feat, blocks int64, dropPath float64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			a.swallow = true
 			n := elysiumSR{scale: s.Scale, feat: feat, blocks: blocks, dropPath: dropPath}
-			return Network{Forward: n.forward}, nil
+			return Network{Forward: n.forward}
 		}
 	}
 	register(elysium(64, 10, 0), "elysiumsr_s")

@@ -14,7 +14,7 @@ var _ = entry(func() {
 		upsampler                string
 	}
 	esc := func(v variant) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := escReal{
 				scale: s.Scale, dim: a.int("dim", v.dim), part: a.int("pdim", v.part), kernel: a.int("kernel_size", 13),
 				blocks: a.int("n_blocks", v.blocks), convs: a.int("conv_blocks", 5), window: a.int("window_size", 32),
@@ -27,22 +27,17 @@ var _ = entry(func() {
 			switch n.attention {
 			case "Flex", "Naive":
 			case "SDPA":
-				if n.window%4 != 0 { // whose bias is padded to whole eights of tokens first (pad_bias in attention.cpp)
-					return Network{}, fmt.Errorf("attn_type %s and window_size %d: %w", n.attention, n.window, ErrUnknown)
-				}
+				refuse(n.window%4 != 0, "attn_type %s and window_size %d: %w", n.attention, n.window, ErrUnknown)
 			default:
-				return Network{}, fmt.Errorf("attention type %s is not supported", n.attention)
+				reject("attention type %s is not supported", n.attention)
 			}
-			if n.heads < 1 || n.window < 1 || n.dim < 1 || n.dim%n.heads != 0 || n.part < 2 || n.part > n.dim || n.kernel%2 == 0 {
-				return Network{}, fmt.Errorf("dim %d, pdim %d, kernel_size %d, window_size %d, num_heads %d", n.dim, n.part, n.kernel,
-					n.window, n.heads)
-			}
-			if err := n.up.check(); err != nil {
-				return Network{}, err
-			}
+			refuse(min(n.heads, n.window, n.dim) < 1 || n.dim%n.heads != 0 || n.part < 2 || n.part > n.dim || n.kernel%2 == 0,
+				"dim %d, pdim %d, kernel_size %d, window_size %d, num_heads %d", n.dim, n.part, n.kernel,
+				n.window, n.heads)
+			n.up.check()
 			each := max(n.unshuffle, 1)
 			// What is reflected is smaller than the image: to whole windows, and 3 at each side before the skip's convolution.
-			return Network{Forward: n.forward, Multiple: n.window * each, MinLQ: max(n.window/2+1, 4) * each}, nil
+			return Network{Forward: n.forward, Multiple: n.window * each, MinLQ: max(n.window/2+1, 4) * each}
 		}
 	}
 	register(esc(variant{64, 16, 10, 4, "transpose+conv"}), "escrealm")

@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"errors"
-	"fmt"
 	"math/bits"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -11,7 +9,7 @@ import (
 // ESRGAN+ and nESRGAN+ (Rakotonirina and Rasoanaivo, 2020): traiNNer/archs/esrganplus_arch.py of chebum/traiNNer-redux at
 // db513eb6. No other fork registers the name.
 var _ = entry(func() {
-	register(func(s Spec, a *args) (Network, error) {
+	register(func(s Spec, a *args) Network {
 		n := esrganPlus{
 			scale: s.Scale, inCh: a.int("in_nc", 3), outCh: a.int("out_nc", 3), filters: a.int("num_filters", 64),
 			blocks: a.int("num_blocks", 23), grow: a.int("growth_channels", 32), sigma: a.float("noise_sigma", 0.1),
@@ -22,17 +20,13 @@ var _ = entry(func() {
 			n.pathGain = true
 		}
 		n.learned = style == "learned_additive"
-		switch {
-		case n.scale != 1 && n.scale != 2 && n.scale != 3 && n.scale != 4 && n.scale != 8:
-			return Network{}, errors.New("scale: ESRGANPlus supports scale 1, 2, 3, 4, or 8")
-		case n.mode != "train" && n.mode != "always" && n.mode != "disabled":
-			return Network{}, fmt.Errorf("noise_mode: %q is none of train, always, disabled", n.mode)
-		case !n.learned && style != "multiplicative":
-			return Network{}, fmt.Errorf("noise_style: %q is none of multiplicative, learned_additive", style)
-		case gain < 0:
-			return Network{}, errors.New("noise_init_gain must be non-negative")
-		}
-		return Network{InCh: n.inCh, Forward: n.forward}, nil
+		refuse(n.scale != 1 && n.scale != 2 && n.scale != 3 && n.scale != 4 && n.scale != 8,
+			"scale: ESRGANPlus supports scale 1, 2, 3, 4, or 8")
+		refuse(n.mode != "train" && n.mode != "always" && n.mode != "disabled",
+			"noise_mode: %q is none of train, always, disabled", n.mode)
+		refuse(!n.learned && style != "multiplicative", "noise_style: %q is none of multiplicative, learned_additive", style)
+		refuse(gain < 0, "noise_init_gain must be non-negative")
+		return Network{InCh: n.inCh, Forward: n.forward}
 	}, "esrganplus")
 })
 

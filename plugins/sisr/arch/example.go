@@ -20,18 +20,16 @@ type exampleNet struct {
 	checkpoint          bool
 }
 
-func buildAttnSR(s Spec, a *args) (Network, error) {
+func buildAttnSR(s Spec, a *args) Network {
 	n := exampleNet{scale: s.Scale, feat: a.int("num_feat", 16), blocks: a.int("num_block", 2), checkpoint: a.bool("use_checkpoint", false)}
-	return Network{Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpoint}, nil
+	return Network{Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpoint}
 }
 
-func buildWindowSR(s Spec, a *args) (Network, error) {
+func buildWindowSR(s Spec, a *args) Network {
 	n := exampleNet{scale: s.Scale, feat: a.int("num_feat", 32), blocks: a.int("num_block", 4), window: a.int("window_size", 8),
 		checkpoint: a.bool("use_checkpoint", false)}
-	if n.window < 1 {
-		return Network{}, fmt.Errorf("window_size: %d", n.window)
-	}
-	return Network{Forward: n.padded, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpoint}, nil
+	refuse(n.window < 1, "window_size: %d", n.window)
+	return Network{Forward: n.padded, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpoint}
 }
 
 // padded is WindowSR.forward.

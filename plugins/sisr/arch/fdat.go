@@ -15,7 +15,7 @@ var _ = entry(func() {
 		mid, unshuffle, noFP16    bool // which arguments there are, and whether float16 is known not to do
 	}
 	fdat := func(v variant) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := fdat{
 				scale: s.Scale, in: a.int("num_in_ch", 3), dim: a.int("embed_dim", v.dim), groups: a.int("num_groups", v.groups),
 				depth: a.int("depth_per_group", v.depth), heads: a.int("num_heads", v.heads), window: a.int("window_size", 8),
@@ -30,14 +30,11 @@ var _ = entry(func() {
 				n.pad, n.up.scale = 4/max(s.Scale, 1), 4
 			}
 			a.ignore("img_range")
-			if n.heads < 1 || n.window < 1 || n.reduction < 1 || n.dim%n.heads != 0 || n.dim < n.reduction {
-				return Network{}, fmt.Errorf("embed_dim %d, num_heads %d, window_size %d, aim_reduction_ratio %d",
-					n.dim, n.heads, n.window, n.reduction)
-			}
-			if err := n.up.check(); err != nil {
-				return Network{}, err
-			}
-			return Network{InCh: n.in, Forward: n.forward, NoFP16: v.noFP16, Multiple: n.window * max(n.pad, 1)}, nil
+			refuse(n.heads < 1 || n.window < 1 || n.reduction < 1 || n.dim%n.heads != 0 || n.dim < n.reduction,
+				"embed_dim %d, num_heads %d, window_size %d, aim_reduction_ratio %d",
+				n.dim, n.heads, n.window, n.reduction)
+			n.up.check()
+			return Network{InCh: n.in, Forward: n.forward, NoFP16: v.noFP16, Multiple: n.window * max(n.pad, 1)}
 		}
 	}
 	const up = "transpose+conv"

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 	"math/bits"
 
@@ -11,25 +10,23 @@ import (
 // FlexNet: traiNNer/archs/flexnet_arch.py at 68629319, in a line of blocks of one size, or in a pyramid ("meta").
 var _ = entry(func() {
 	flexNet := func(pipeline string, blocks ...int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := flexNet{
 				scale: s.Scale, in: a.int("inp_channels", 3), out: a.int("out_channels", 3), dim: a.int("dim", 64),
 				blocks: a.ints("num_blocks", blocks...), hidden: a.float("hidden_rate", 4), norm: a.bool("channel_norm", false),
 				attnDrop: a.float("attn_drop", 0), projDrop: a.float("proj_drop", 0),
 				meta: a.string("pipeline_type", pipeline) != "linear", upsampler: a.string("upsampler", "pixelshuffle"),
 			}
-			if ws := a.int("window_size", flexWindow); ws != flexWindow { // get_lepe (line 216) takes each for 8
-				return Network{}, fmt.Errorf("window_size %d: the position encoding is made for %d", ws, flexWindow)
-			}
+			ws := a.int("window_size", flexWindow) // get_lepe (line 216) takes each for 8
+			refuse(ws != flexWindow, "window_size %d: the position encoding is made for %d", ws, flexWindow)
 			net := Network{InCh: n.in, Forward: n.forward, Multiple: flexWindow}
 			if n.meta {
-				if len(n.blocks) < 4 {
-					return Network{}, errors.New("num_blocks: the pyramid has four levels")
-				}
+				refuse(len(n.blocks) < 4, "num_blocks: the pyramid has four levels")
 				net.Multiple *= 8
 			}
 			net.MinLQ = net.Multiple/2 + 1 // what is reflected is smaller than the image
-			return net, n.check()
+			n.check()
+			return net
 		}
 	}
 	register(flexNet("linear", 6, 6, 6, 6, 6, 6), "flexnet")
@@ -40,7 +37,7 @@ var _ = entry(func() {
 
 // flexNetNeosr is neosr's FlexNet (neosr/archs/flexnet_arch.py:604 at 31c7022).
 func flexNetNeosr(pipeline string, dim int64, blocks ...int64) builder {
-	return func(s Spec, a *args) (Network, error) {
+	return func(s Spec, a *args) Network {
 		n := flexNet{
 			scale: s.Scale, in: a.int("inp_channels", 3), out: a.int("out_channels", 3), dim: a.int("dim", dim),
 			blocks: a.ints("num_blocks", blocks...), hidden: a.float("hidden_rate", 4), norm: a.bool("channel_norm", false),
@@ -55,20 +52,18 @@ func flexNetNeosr(pipeline string, dim int64, blocks ...int64) builder {
 		case "dys":
 			n.upsampler = "dysample"
 		default:
-			return Network{}, fmt.Errorf("upsampler: %q is none of ps, n+c, dys", name)
+			reject("upsampler: %q is none of ps, n+c, dys", name)
 		}
-		if ws := a.int("window_size", flexWindow); ws != flexWindow {
-			return Network{}, fmt.Errorf("window_size %d: the position encoding is made for %d", ws, flexWindow)
-		}
-		if n.meta && len(n.blocks) < 4 {
-			return Network{}, errors.New("num_blocks: the pyramid has four levels")
-		}
+		ws := a.int("window_size", flexWindow)
+		refuse(ws != flexWindow, "window_size %d: the position encoding is made for %d", ws, flexWindow)
+		refuse(n.meta && len(n.blocks) < 4, "num_blocks: the pyramid has four levels")
 		net := Network{InCh: n.in, Forward: n.forward, Multiple: flexWindow}
 		if n.meta {
 			net.Multiple *= 8
 		}
 		net.MinLQ = net.Multiple/2 + 1
-		return net, n.check()
+		n.check()
+		return net
 	}
 }
 
@@ -86,19 +81,16 @@ type flexNet struct {
 }
 
 // check finds what upstream's constructor stops at.
-func (n flexNet) check() error {
+func (n flexNet) check() {
 	switch n.upsampler {
 	case "pixelshuffle":
 	case "nearest+conv":
-		return upsamples(n.scale)
+		upsamples(n.scale)
 	case "dysample":
-		if n.dim%2 != 0 || n.dim < 2 {
-			return errors.New("dim: incorrect in_channels and groups values of DySample")
-		}
+		refuse(n.dim%2 != 0 || n.dim < 2, "dim: incorrect in_channels and groups values of DySample")
 	default:
-		return fmt.Errorf("upsampler %s not supported, choose one of these options: pixelshuffle, nearest+conv, dysample", n.upsampler)
+		reject("upsampler %s not supported, choose one of these options: pixelshuffle, nearest+conv, dysample", n.upsampler)
 	}
-	return nil
 }
 
 // forward is FlexNet.forward (line 699).

@@ -10,7 +10,7 @@ import (
 // GateRV3 (umzi2): traiNNer/archs/gaterv3_arch.py at 68629319.
 var _ = entry(func() {
 	gater := func(enc, dec []int64, own bool) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := gaterV3{
 				scale: s.Scale, inCh: a.int("in_ch", 3), dim: 32, enc: enc, dec: dec,
 				latent: a.int("num_latent", 8), sisr: a.int("sisr_blocks", 4),
@@ -20,22 +20,13 @@ var _ = entry(func() {
 			}
 			a.ignore("end_gamma_init", "flash")
 			n.up = upsampler1{a.string("upsample", "pixelshuffle"), s.Scale, n.inCh, a.int("upsample_mid_dim", 48)}
-			if a.bool("attention", false) {
-				// Its queries are transposed in their last dimension, which no fused kernel takes.
-				return Network{}, fmt.Errorf("attention: true: %w", ErrUnknown)
-			}
-			if len(n.enc) != len(n.dec) {
-				return Network{}, fmt.Errorf("enc_blocks %v and dec_blocks %v are not of one length", n.enc, n.dec)
-			}
-			if n.dim < 8 || n.dim%2 != 0 {
-				return Network{}, fmt.Errorf("dim %d does not divide by 2 into branches of at least one channel", n.dim)
-			}
+			refuse(a.bool("attention", false), "attention: true: %w", ErrUnknown)
+			refuse(len(n.enc) != len(n.dec), "enc_blocks %v and dec_blocks %v are not of one length", n.enc, n.dec)
+			refuse(n.dim < 8 || n.dim%2 != 0, "dim %d does not divide by 2 into branches of at least one channel", n.dim)
 			if n.scale != 1 {
-				if err := n.up.check(n.dim); err != nil {
-					return Network{}, err
-				}
+				n.up.check(n.dim)
 			}
-			return Network{InCh: n.inCh, Forward: n.forward, Multiple: n.pad()}, nil
+			return Network{InCh: n.inCh, Forward: n.forward, Multiple: n.pad()}
 		}
 	}
 	register(gater([]int64{2, 2, 4, 6}, []int64{2, 2, 2, 2}, true), "gaterv3")

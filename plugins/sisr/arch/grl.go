@@ -14,7 +14,7 @@ import (
 // fairscale's checkpoints.
 var _ = entry(func() {
 	grl := func(dim int64, depths []int64, heads int64, local bool, upsampler string) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			same := slices.Repeat([]int64{heads}, len(depths))
 			n := grl{swinIR: swinIR{
 				scale: s.Scale, img: a.int("img_size", 64), in: a.int("in_channels", 3), dim: a.int("embed_dim", dim),
@@ -27,25 +27,17 @@ var _ = entry(func() {
 			a.ignore("img_range", "out_proj_type", "norm_layer", "pretrained_window_size", "pretrained_stripe_size", "init_method", "offload_to_cpu")
 			groups, _ := a.get("stripe_groups")
 			for _, g := range asList(groups) {
-				if g != nil {
-					return Network{}, fmt.Errorf("stripe_groups %v: %w", groups, ErrUnknown)
-				}
+				refuse(g != nil, "stripe_groups %v: %w", groups, ErrUnknown)
 			}
 			a.bool("anchor_one_stage", true) // pooling has one stage, whatever it says
 			n.pool = a.string("anchor_proj_type", "avgpool")
-			if a.string("qkv_proj_type", "linear") != "linear" || n.pool != "avgpool" && n.pool != "maxpool" {
-				return Network{}, fmt.Errorf("qkv_proj_type or anchor_proj_type: %w", ErrUnknown)
-			}
-			if a.bool("euclidean_dist", false) || a.bool("fairscale_checkpoint", false) || a.int("out_channels", 3) != n.in {
-				return Network{}, fmt.Errorf("euclidean_dist, fairscale_checkpoint or out_channels: %w", ErrUnknown)
-			}
-			if n.resi == "1conv1x1" || n.resi == "linear" {
-				return Network{}, fmt.Errorf("conv_type %s: %w", n.resi, ErrUnknown)
-			}
-			if err := n.check(); err != nil {
-				return Network{}, err
-			}
-			return Network{InCh: n.in, Forward: n.forward, NoFP16: true, Multiple: n.pad()}, nil
+			refuse(a.string("qkv_proj_type", "linear") != "linear" || n.pool != "avgpool" && n.pool != "maxpool",
+				"qkv_proj_type or anchor_proj_type: %w", ErrUnknown)
+			refuse(a.bool("euclidean_dist", false) || a.bool("fairscale_checkpoint", false) || a.int("out_channels", 3) != n.in,
+				"euclidean_dist, fairscale_checkpoint or out_channels: %w", ErrUnknown)
+			refuse(n.resi == "1conv1x1" || n.resi == "linear", "conv_type %s: %w", n.resi, ErrUnknown)
+			n.check()
+			return Network{InCh: n.in, Forward: n.forward, NoFP16: true, Multiple: n.pad()}
 		}
 	}
 	register(grl(180, []int64{4, 4, 8, 8, 8, 4, 4}, 3, true, "pixelshuffle"), "grl_b")
@@ -71,27 +63,23 @@ type grl struct {
 func (n grl) pad() int64 { return max(n.window, n.stripe[0], n.stripe[1]) }
 
 // check finds what upstream's constructor or its first forward stops at.
-func (n grl) check() error {
-	if len(n.stripe) != 2 || min(n.stripe[0], n.stripe[1], n.window, n.down, n.img) < 1 || len(n.stripeHeads) < len(n.depths) {
-		return fmt.Errorf("stripe_size %v, window_size %d, anchor_window_down_factor %d, num_heads_stripe %v", n.stripe, n.window, n.down, n.stripeHeads)
-	}
+func (n grl) check() {
+	refuse(len(n.stripe) != 2 || min(n.stripe[0], n.stripe[1], n.window, n.down, n.img) < 1 ||
+		len(n.stripeHeads) < len(n.depths), "stripe_size %v, window_size %d, anchor_window_down_factor %d, num_heads_stripe %v",
+		n.stripe, n.window, n.down, n.stripeHeads)
 	for _, side := range []int64{n.window, n.stripe[0], n.stripe[1]} {
-		if n.img%side != 0 || n.pad()%side != 0 {
-			return fmt.Errorf("img_size %d, or what an image is padded to, does not divide into %d", n.img, side)
-		}
+		refuse(n.img%side != 0 || n.pad()%side != 0,
+			"img_size %d, or what an image is padded to, does not divide into %d", n.img, side)
 	}
-	if n.stripe[0]%n.down != 0 || n.stripe[1]%n.down != 0 {
-		return fmt.Errorf("stripe_size %v does not divide by anchor_window_down_factor %d", n.stripe, n.down)
-	}
+	refuse(n.stripe[0]%n.down != 0 || n.stripe[1]%n.down != 0,
+		"stripe_size %v does not divide by anchor_window_down_factor %d", n.stripe, n.down)
 	for i := range min(len(n.heads), len(n.depths)) {
-		if w, s := n.heads[i], n.stripeHeads[i]; w < 1 || s < 1 || n.dim%2 != 0 || n.dim/2%w != 0 || n.dim/2%s != 0 {
-			return fmt.Errorf("half of embed_dim %d does not divide among %d and %d heads", n.dim, w, s)
-		}
+		w, s := n.heads[i], n.stripeHeads[i]
+		refuse(w < 1 || s < 1 || n.dim%2 != 0 || n.dim/2%w != 0 || n.dim/2%s != 0,
+			"half of embed_dim %d does not divide among %d and %d heads", n.dim, w, s)
 	}
-	if n.local && n.dim < 18 {
-		return fmt.Errorf("embed_dim %d is too small", n.dim)
-	}
-	return n.swinIR.check()
+	refuse(n.local && n.dim < 18, "embed_dim %d is too small", n.dim)
+	n.swinIR.check()
 }
 
 func (n grl) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {

@@ -16,7 +16,7 @@ var _ = entry(func() {
 })
 
 func buildHAT(dim, layers int64, compress, squeeze float64, iln bool) builder {
-	return func(s Spec, a *args) (Network, error) {
+	return func(s Spec, a *args) Network {
 		six := make([]int64, layers)
 		for i := range six {
 			six[i] = 6
@@ -36,19 +36,14 @@ func buildHAT(dim, layers int64, compress, squeeze float64, iln bool) builder {
 		if !iln {
 			a.ignore("img_range")
 		}
-		if err := a.usual(); err != nil {
-			return Network{}, err
-		}
-		if len(n.heads) != len(n.depths) || n.window < 1 || n.window >= n.img || n.compress < 1 || n.squeeze < 1 {
-			return Network{}, fmt.Errorf("depths %v, num_heads %v, window_size %d", n.depths, n.heads, n.window)
-		}
-		if err := upsamples(n.scale); err != nil {
-			return Network{}, err
-		}
+		a.usual()
+		refuse(len(n.heads) != len(n.depths) || n.window < 1 || n.window >= n.img || n.compress < 1 || n.squeeze < 1,
+			"depths %v, num_heads %v, window_size %d", n.depths, n.heads, n.window)
+		upsamples(n.scale)
 		return Network{
 			InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: !iln,
 			Multiple: n.window,
-		}, nil
+		}
 	}
 }
 

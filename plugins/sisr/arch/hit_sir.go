@@ -20,16 +20,14 @@ const (
 )
 
 func buildHiT(kind hitKind) builder {
-	return func(s Spec, a *args) (Network, error) {
+	return func(s Spec, a *args) Network {
 		n := hit{swinIR: swinIR{
 			scale: s.Scale, in: a.int("in_chans", 3), dim: a.int("embed_dim", 60), depths: a.ints("depths", 6, 6, 6, 6),
 			heads: a.ints("num_heads", 6, 6, 6, 6), mlp: 2, patchNorm: true, qkvBias: true, // expansion_factor goes into **kwargs, which nobody reads
 			resi: a.string("resi_connection", "1conv"), upsampler: a.string("upsampler", "pixelshuffledirect"),
 		}, kind: kind, base: a.ints("base_win_size", 8, 8), ratios: a.floats("hier_win_ratios", 0.5, 1, 2, 4, 6, 8)}
 		a.ignore("img_size", "img_range", "expansion_factor")
-		if err := n.check(); err != nil {
-			return Network{}, err
-		}
+		n.check()
 		all, largest := int64(1), int64(1)
 		for i := range n.deepest() {
 			ws := n.window(i)
@@ -45,7 +43,7 @@ func buildHiT(kind hitKind) builder {
 		if all > largest { // windows of 48 and 64 have none that a crop would be rounded up to
 			all = max(n.base[0], n.base[1])
 		}
-		return Network{InCh: n.in, Forward: n.forward, NoFP16: true, Multiple: all, MinLQ: least}, nil
+		return Network{InCh: n.in, Forward: n.forward, NoFP16: true, Multiple: all, MinLQ: least}
 	}
 }
 
@@ -96,30 +94,21 @@ func (n hit) window(i int64) [2]int64 {
 }
 
 // check finds what upstream's constructor or its first forward stops at.
-func (n hit) check() error {
-	if len(n.base) != 2 || n.deepest() > int64(len(n.ratios)) {
-		return fmt.Errorf("base_win_size %v, hier_win_ratios %v for depths %v", n.base, n.ratios, n.depths)
-	}
+func (n hit) check() {
+	refuse(len(n.base) != 2 || n.deepest() > int64(len(n.ratios)),
+		"base_win_size %v, hier_win_ratios %v for depths %v", n.base, n.ratios, n.depths)
 	for i := range n.deepest() {
 		for j, w := range n.window(i) {
-			if w < 1 || w%min(w, n.base[j]) != 0 {
-				return fmt.Errorf("a window of %d is no multiple of base_win_size %v", w, n.base)
-			}
+			refuse(w < 1 || w%min(w, n.base[j]) != 0, "a window of %d is no multiple of base_win_size %v", w, n.base)
 		}
 	}
 	for i := range min(len(n.heads), len(n.depths)) {
 		h := n.heads[i]
-		if h < 1 || n.dim%(2*h) != 0 {
-			return fmt.Errorf("embed_dim %d does not divide among twice %d heads", n.dim, h)
-		}
+		refuse(h < 1 || n.dim%(2*h) != 0, "embed_dim %d does not divide among twice %d heads", n.dim, h)
 	}
-	if n.kind == sng && (n.base[0] != n.base[1]) {
-		return fmt.Errorf("base_win_size %v: windows are square", n.base)
-	}
-	if n.dim < 16 {
-		return fmt.Errorf("embed_dim %d is too small", n.dim)
-	}
-	return n.swinIR.check()
+	refuse(n.kind == sng && (n.base[0] != n.base[1]), "base_win_size %v: windows are square", n.base)
+	refuse(n.dim < 16, "embed_dim %d is too small", n.dim)
+	n.swinIR.check()
 }
 
 func (n hit) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {

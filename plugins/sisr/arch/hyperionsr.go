@@ -8,10 +8,10 @@ import (
 // in December 2025.
 var _ = entry(func() {
 	hyperion := func(feat, groups, blocks int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			a.swallow = true
 			n := hyperionSR{scale: s.Scale, feat: feat, groups: groups, blocks: blocks}
-			return Network{Forward: n.forward}, nil
+			return Network{Forward: n.forward}
 		}
 	}
 	register(hyperion(48, 3, 3), "hyperionsr_s")

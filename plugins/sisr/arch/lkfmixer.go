@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -10,19 +9,16 @@ import (
 // LKFMixer (2025): traiNNer/archs/lkfmixer_arch.py at 68629319.
 var _ = entry(func() {
 	lkfmixer := func(channels, blocks int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := lkfMixer{
 				scale: s.Scale, in: a.int("in_channels", 3), channels: a.int("channels", channels), out: a.int("out_channels", 3),
 				blocks: a.int("num_block", blocks), kernel: a.int("large_kernel", 31),
 			}
 			n.split = int64(float64(n.channels) * a.float("split_factor", 0.25))
-			if n.kernel%2 == 0 {
-				return Network{}, errors.New("large_kernel: an even kernel changes the size of what it is joined with")
-			}
-			if n.channels < 2 || n.split < 1 || n.split > n.channels {
-				return Network{}, errors.New("channels and split_factor leave a branch without channels")
-			}
-			return Network{InCh: n.in, Forward: n.forward, Multiple: 8}, nil
+			refuse(n.kernel%2 == 0, "large_kernel: an even kernel changes the size of what it is joined with")
+			refuse(n.channels < 2 || n.split < 1 || n.split > n.channels,
+				"channels and split_factor leave a branch without channels")
+			return Network{InCh: n.in, Forward: n.forward, Multiple: 8}
 		}
 	}
 	register(lkfmixer(40, 6), "lkfmixer_t")

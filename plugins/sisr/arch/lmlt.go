@@ -10,17 +10,15 @@ import (
 // LMLT (Kim et al., 2024): traiNNer/archs/lmlt_arch.py at 68629319.
 var _ = entry(func() {
 	lmlt := func(dim int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := lmlt{
 				scale: s.Scale, blocks: a.int("n_blocks", 8), ffn: a.float("ffn_scale", 2),
 				drop: a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0),
 			}
 			n.dim = a.int("dim", dim)
 			a.ignore("drop_path_rate") // which no block reads
-			if n.dim < 4 || n.dim%4 != 0 {
-				return Network{}, fmt.Errorf("dim %d does not divide among 4 levels", n.dim)
-			}
-			return Network{Forward: n.forward, Multiple: 64}, nil
+			refuse(n.dim < 4 || n.dim%4 != 0, "dim %d does not divide among 4 levels", n.dim)
+			return Network{Forward: n.forward, Multiple: 64}
 		}
 	}
 	register(lmlt(36), "lmlt_tiny")

@@ -22,7 +22,7 @@ type Loss struct {
 // A lossFunc is a loss's forward of the output against the target: a scalar, or its size in float32 for several.
 type lossFunc func(t *nn.Tape, x, y nn.Tensor) nn.Tensor
 
-type lossBuilder func(a *args) (lossFunc, error)
+type lossBuilder func(a *args) lossFunc
 
 var losses catalog[lossBuilder]
 
@@ -57,7 +57,7 @@ func (l Loss) build() (lossFunc, error) {
 	}
 	a := &args{values: l.Args, used: map[string]bool{"type": true, "loss_weight": true}, swallow: true}
 	a.ignore(schedule...)
-	f, err := b(a)
+	f, err := built(func() lossFunc { return b(a) })
 	if err == nil {
 		err = a.finish()
 	}
@@ -112,20 +112,21 @@ func charbonnierLoss(t *nn.Tape, pred, target nn.Tensor) nn.Tensor {
 	return t.Mean(t.Sqrt(t.AddScalar(t.Pow(t.Sub(pred, target)))))
 }
 
-func criterion(name string) (lossFunc, error) {
+func criterion(name string) lossFunc {
 	switch name {
 	case "l1":
-		return l1Loss, nil
+		return l1Loss
 	case "l2", "mse":
-		return mseLoss, nil
+		return mseLoss
 	case "charbonnier":
-		return charbonnierLoss, nil
+		return charbonnierLoss
 	}
-	return nil, fmt.Errorf("criterion %q: %w", name, ErrUnknown)
+	reject("criterion %q: %w", name, ErrUnknown)
+	return nil
 }
 
 func plainLoss(f lossFunc) lossBuilder {
-	return func(a *args) (lossFunc, error) { return f, nil }
+	return func(a *args) lossFunc { return f }
 }
 
 var _ = entry(func() {

@@ -10,27 +10,22 @@ import (
 // torchvision's resnet50, in float32 whatever autocast says. The network stays in eval mode, and keeps what its hooks have
 // seen last: the features of the target.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		a.ignore("verbose_logging")
-		c, err := criterion(a.string("criterion", "l1"))
-		if err != nil {
-			return nil, err
-		}
+		c := criterion(a.string("criterion", "l1"))
 		labels := map[string]bool{"0": true, "4_2_conv3": true, "5_3_conv3": true, "6_5_conv3": true, "7_2_conv3": true}
 		if v, ok := a.get("layer_weights"); ok && v != nil {
 			table, ok := v.(map[string]any)
-			if !ok {
-				return nil, fmt.Errorf("layer_weights: %v is not a table", v)
-			}
+			refuse(!ok, "layer_weights: %v is not a table", v)
 			clear(labels)
 			for k := range table {
 				labels[k] = true
 			}
 		}
 		n := resNet50{labels}
-		if known := n.known(); known != len(labels) {
-			return nil, fmt.Errorf("layer_weights: of %d layers %d have no formula: %w", len(labels), len(labels)-known, ErrUnknown)
-		}
+		known := n.known()
+		refuse(known != len(labels),
+			"layer_weights: of %d layers %d have no formula: %w", len(labels), len(labels)-known, ErrUnknown)
 		return float32Loss(func(t *nn.Tape, gen, gt nn.Tensor) nn.Tensor {
 			var genFeatures, gtFeatures []nn.Tensor
 			t.FreezeParams(func() {
@@ -42,7 +37,7 @@ var _ = entry(func() {
 				total = t.Add(total, t.MulScalar(c(t, f, gtFeatures[i])))
 			}
 			return total
-		}), nil
+		})
 	}, "perceptualanimeloss")
 })
 

@@ -1,8 +1,7 @@
 package arch
 
 import (
-	"errors"
-	"fmt"
+	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -11,15 +10,10 @@ import (
 // autocast.
 var _ = entry(func() {
 	of := func(f func(a *args, c lossFunc) lossFunc, allowed ...string) lossBuilder {
-		return func(a *args) (lossFunc, error) {
+		return func(a *args) lossFunc {
 			name := a.string("criterion", "l1")
-			for _, n := range allowed {
-				if n == name {
-					c, err := criterion(name)
-					return f(a, c), err
-				}
-			}
-			return nil, fmt.Errorf("%s criterion has not been supported", name)
+			refuse(!slices.Contains(allowed, name), "%s criterion has not been supported", name)
+			return f(a, criterion(name))
 		}
 	}
 	all := []string{"l1", "l2", "charbonnier"}
@@ -45,22 +39,19 @@ var _ = entry(func() {
 		}
 	}, all...), "lumaloss")
 	registerLoss(plainLoss(fftLoss), "fftloss")
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		toY := a.bool("to_y", false)
-		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return psnrLoss(t, x, y, toY) }, nil
+		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return psnrLoss(t, x, y, toY) }
 	}, "psnrloss")
 	registerLoss(plainLoss(nccLoss), "nccloss")
-	registerLoss(func(a *args) (lossFunc, error) { // of Phhofm's tree at 069b6d59
-		if a.float("delta", 1) <= 0 {
-			return nil, errors.New("delta must be positive")
-		}
-		if r := a.string("reduction", "mean"); r != "mean" && r != "sum" {
-			return nil, fmt.Errorf("reduction %q: %w", r, ErrUnknown)
-		}
+	registerLoss(func(a *args) lossFunc { // of Phhofm's tree at 069b6d59
+		refuse(a.float("delta", 1) <= 0, "delta must be positive")
+		r := a.string("reduction", "mean")
+		refuse(r != "mean" && r != "sum", "reduction %q: %w", r, ErrUnknown)
 		return func(t *nn.Tape, x, y nn.Tensor) (z nn.Tensor) {
 			t.Scope("", func() { z = t.Mean(t.Hold(elementwiseLoss(t, "torch.nn.functional.huber_loss", x, y))) }, x, y)
 			return t.MulScalar(z)
-		}, nil
+		}
 	}, "huberloss")
 	registerLoss(plainLoss(bceDiceLoss), "bcewithlogitsdiceloss")
 })

@@ -1,9 +1,6 @@
 package arch
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -11,17 +8,14 @@ import (
 // square of scale×scale pixels it compares every pixel with every other, so that its tensors are scale² times as large as
 // an image.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		scale := a.int("scale", 4)
-		if scale <= 0 {
-			return nil, errors.New("scale must be a positive integer")
-		}
+		refuse(scale <= 0, "scale must be a positive integer")
 		name := a.string("criterion", "charbonnier")
-		if name != "l1" && name != "l2" && name != "charbonnier" {
-			return nil, fmt.Errorf("criterion must be one of l1, l2, charbonnier, and not %s", name)
-		}
+		refuse(name != "l1" && name != "l2" && name != "charbonnier",
+			"criterion must be one of l1, l2, charbonnier, and not %s", name)
 		a.ignore("eps")
-		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return checkerboard(t, x, y, scale, name) }, nil
+		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return checkerboard(t, x, y, scale, name) }
 	}, "checkerboardloss")
 })
 

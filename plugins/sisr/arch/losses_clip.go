@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -12,11 +11,9 @@ import (
 // torch.no_grad, so the loss keeps nothing for backward, and has no gradient; its cost is the network's weights. Where
 // transformers is missing, which the project's pyproject.toml requires, it compares the images themselves and needs less.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
-		if a.float("temperature", 0.1) <= 0 {
-			return nil, errors.New("temperature must be a positive float")
-		}
-		return contrastiveLoss, nil
+	registerLoss(func(a *args) lossFunc {
+		refuse(a.float("temperature", 0.1) <= 0, "temperature must be a positive float")
+		return contrastiveLoss
 	}, "contrastiveloss")
 })
 

@@ -1,22 +1,20 @@
 package arch
 
 import (
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
 // Losses of colour: cosim_loss.py of traiNNer/losses at 68629319; consistency_loss.py and chc_loss.py of Phhofm's tree at
 // 22faa2a6.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		a.ignore("cosim_lambda")
 		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
 			x, y = t.Hold(t.Clamp(x)), t.Hold(t.Clamp(y))
 			return t.MulScalar(t.Neg(t.Mean(cosineSimilarity(t, x, y))))
-		}), nil
+		})
 	}, "cosimloss")
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		a.ignore("blur_sigma", "saturation", "brightness", "cosim_weight", "chc_lambda")
 		l := consistencyLoss{blur: a.bool("blur", true), kernel: a.int("blur_kernel_size", 21), cosim: a.bool("cosim", true)}
 		switch name := a.string("criterion", "chc"); name {
@@ -25,20 +23,16 @@ var _ = entry(func() {
 		case "l1":
 			l.criterion = l1Loss
 		default:
-			return nil, fmt.Errorf("criterion %q: %w", name, ErrUnknown)
+			reject("criterion %q: %w", name, ErrUnknown)
 		}
-		return l.forward, nil
+		return l.forward
 	}, "consistencyloss")
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		a.ignore("loss_lambda", "clip_min", "clip_max")
 		name, r := a.string("criterion", "huber"), a.string("reduction", "mean")
-		switch {
-		case name != "l1" && name != "huber":
-			return nil, fmt.Errorf("unsupported criterion %s: l1 or huber", name)
-		case r != "mean" && r != "sum":
-			return nil, fmt.Errorf("reduction %q: %w", r, ErrUnknown)
-		}
-		return chcLoss(name), nil
+		refuse(name != "l1" && name != "huber", "unsupported criterion %s: l1 or huber", name)
+		refuse(r != "mean" && r != "sum", "reduction %q: %w", r, ErrUnknown)
+		return chcLoss(name)
 	}, "chcloss")
 })
 

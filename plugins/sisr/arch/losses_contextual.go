@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -13,7 +11,7 @@ import (
 // (alt_layers_names, line 15). Its own default has none: the loss is then the constant 0, without a gradient. With such
 // a layer the loss fails, because it adds a float tensor to an integer one in place (line 120).
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		a.ignore("b", "band_width", "net", "z_norm")
 		if !a.bool("use_vgg", true) {
 			a.ignore("layer_weights")
@@ -22,14 +20,10 @@ var _ = entry(func() {
 		a.ignore("crop_quarter", "max_1d_size", "distance_type", "calc_type")
 		if v, ok := a.get("layer_weights"); ok && v != nil {
 			table, ok := v.(map[string]any)
-			if !ok {
-				return nil, fmt.Errorf("layer_weights: %v is not a table", v)
-			}
+			refuse(!ok, "layer_weights: %v is not a table", v)
 			for name := range table {
 				for _, c := range name[:min(len(name), 5)] {
-					if c == '_' {
-						return nil, fmt.Errorf("layer_weights: with %s the first step stops: result type Float can't be cast to Long", name)
-					}
+					refuse(c == '_', "layer_weights: with %s the first step stops: result type Float can't be cast to Long", name)
 				}
 			}
 		}
@@ -48,7 +42,7 @@ var _ = entry(func() {
 			look(x)
 			look(gt)
 			return t.Zeros(nn.I64)
-		}, nil
+		}
 	}, "contextualloss")
 })
 
@@ -64,19 +58,13 @@ func (l Loss) Constant() bool {
 }
 
 // contextualOfImages is the loss without VGG: each pixel of the output against each of the target.
-func contextualOfImages(a *args) (lossFunc, error) {
+func contextualOfImages(a *args) lossFunc {
 	crop, side := a.bool("crop_quarter", false), a.int("max_1d_size", 100)
 	distance, ok := map[string]lossFunc{"cosine": cosineDistance, "l1": l1Distance, "l2": l2Distance}[a.string("distance_type", "cosine")]
-	if !ok {
-		return nil, errors.New("distance_type: select one of cosine, l1, l2")
-	}
+	refuse(!ok, "distance_type: select one of cosine, l1, l2")
 	c := a.string("calc_type", "regular")
-	if c == "bilateral" {
-		return nil, fmt.Errorf("calc_type %q: %w", c, ErrUnknown)
-	}
-	if side < 1 {
-		return nil, errors.New("max_1d_size must be positive")
-	}
+	refuse(c == "bilateral", "calc_type %q: %w", c, ErrUnknown)
+	refuse(side < 1, "max_1d_size must be positive")
 	return func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 		if crop {
 			x, gt = t.Hold(cropQuarters(t, x)), t.Hold(cropQuarters(t, gt))
@@ -93,7 +81,7 @@ func contextualOfImages(a *args) (lossFunc, error) {
 			return t.DivScalar(t.Add(t.Hold(calculate(gt, x)), t.Hold(calculate(x, gt))))
 		}
 		return calculate(x, gt)
-	}, nil
+	}
 }
 
 // cropQuarters is _crop_quarters (line 197).

@@ -10,19 +10,16 @@ import (
 // and 22faa2a6, over timm's convnext_tiny (models/convnext.py at 1.0.31). The features of the output are extracted under
 // torch.no_grad too, so the loss keeps nothing for backward, and has no gradient.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		layers := a.ints("layers", 1, 2)
 		a.ignore("eps")
 		weights := int64(len(layers))
 		if v, ok := a.get("layer_weights"); ok && v != nil {
-			if list, ok := v.([]any); !ok || len(list) != len(layers) {
-				return nil, fmt.Errorf("layer_weights must match layers, of which there are %d", len(layers))
-			}
+			list, ok := v.([]any)
+			refuse(!ok || len(list) != len(layers), "layer_weights must match layers, of which there are %d", len(layers))
 		}
 		for _, l := range layers {
-			if l < 0 || l > 3 {
-				return nil, fmt.Errorf("layers: index %d is out of range for 4 features", l)
-			}
+			refuse(l < 0 || l > 3, "layers: index %d is out of range for 4 features", l)
 		}
 		return float32Loss(func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 			t.FrozenParam("layer_weights", weights)
@@ -33,7 +30,7 @@ var _ = entry(func() {
 				loss = t.Add(loss, l1Loss(t, featsX[i], featsGT[i]))
 			}
 			return t.MulScalar(loss)
-		}), nil
+		})
 	}, "convnextperceptualloss")
 })
 

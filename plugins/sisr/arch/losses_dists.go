@@ -8,13 +8,11 @@ import (
 
 // DISTS (Ding et al., 2020): traiNNer/losses/dists_loss.py at 68629319, over VGG-16, in float32 whatever autocast says.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		a.ignore("load_weights", "clip_min")
 		norm := a.bool("use_input_norm", true)
-		if !a.bool("as_loss", true) {
-			return nil, fmt.Errorf("as_loss: false: %w", ErrUnknown)
-		}
-		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return distsLoss(t, x, y, norm) }), nil
+		refuse(!a.bool("as_loss", true), "as_loss: false: %w", ErrUnknown)
+		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return distsLoss(t, x, y, norm) })
 	}, "distsloss")
 })
 

@@ -1,24 +1,20 @@
 package arch
 
 import (
-	"errors"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
 // Focal frequency loss (Jiang et al., 2021): traiNNer/losses/focal_frequency_loss.py at 68629319, in float32 whatever
 // autocast says.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		l := focalFrequencyLoss{
 			patch: a.int("patch_factor", 1), average: a.bool("ave_spectrum", true), log: a.bool("log_matrix", false),
 			batch: a.bool("batch_matrix", false),
 		}
 		a.ignore("alpha")
-		if l.patch < 1 {
-			return nil, errors.New("patch_factor must be at least 1")
-		}
-		return float32Loss(l.forward), nil
+		refuse(l.patch < 1, "patch_factor must be at least 1")
+		return float32Loss(l.forward)
 	}, "ffloss")
 })
 

@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"errors"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -10,30 +8,25 @@ import (
 // 68629319; hfen_loss.py, tv_loss.py and adaptive_block_tv_loss.py of Phhofm's tree at 22faa2a6.
 var _ = entry(func() {
 	registerLoss(plainLoss(sobelEdgeLoss), "sobeledgeloss")
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		patch := a.int("patch_size", 16)
-		c, err := criterion(a.string("criterion", "charbonnier"))
-		if err != nil {
-			return nil, err
-		}
-		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return gradientVarianceLoss(t, x, y, patch, c) }, nil
+		c := criterion(a.string("criterion", "charbonnier"))
+		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return gradientVarianceLoss(t, x, y, patch, c) }
 	}, "gradientvarianceloss")
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		a.ignore("sigma", "reduction", "eps")
 		k, name := a.int("kernel_size", 7), a.string("criterion", "charbonnier")
-		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return hfenLoss(t, x, y, k, name) }, nil
+		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return hfenLoss(t, x, y, k, name) }
 	}, "hfenloss")
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		a.ignore("reduction", "eps")
-		return func(t *nn.Tape, x, _ nn.Tensor) nn.Tensor { return t.Mean(totalVariation(t, x)) }, nil
+		return func(t *nn.Tape, x, _ nn.Tensor) nn.Tensor { return t.Mean(totalVariation(t, x)) }
 	}, "tvloss")
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		a.ignore("sharpness", "reduction", "eps")
 		block := a.int("block_size", 2)
-		if block < 2 {
-			return nil, errors.New("block_size must be >= 2")
-		}
-		return func(t *nn.Tape, x, _ nn.Tensor) nn.Tensor { return adaptiveBlockTVLoss(t, x, block) }, nil
+		refuse(block < 2, "block_size must be >= 2")
+		return func(t *nn.Tape, x, _ nn.Tensor) nn.Tensor { return adaptiveBlockTVLoss(t, x, block) }
 	}, "adaptiveblocktvloss")
 })
 

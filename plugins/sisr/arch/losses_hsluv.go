@@ -6,14 +6,12 @@ import "github.com/launch-ml/launch/core/nn"
 // autocast says. Nearly every line makes a plane that its derivative wants back, which is why it outweighs a small
 // network.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		name, down := a.string("criterion", "l1"), a.int("downscale_factor", 1)
 		if name != "l1" {
-			if _, err := criterion(name); err != nil {
-				return nil, err
-			}
+			criterion(name)
 		}
-		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return hsluvLoss(t, x, y, name, down) }), nil
+		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return hsluvLoss(t, x, y, name, down) })
 	}, "hsluvloss")
 })
 

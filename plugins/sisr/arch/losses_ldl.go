@@ -10,16 +10,13 @@ import (
 // averaged network for it (sr_model.py:634).
 var _ = entry(func() { registerLoss(ldlLoss, "ldlloss") })
 
-func ldlLoss(a *args) (lossFunc, error) {
-	c, err := criterion(a.string("criterion", "l1"))
-	if err != nil {
-		return nil, err
-	}
+func ldlLoss(a *args) lossFunc {
+	c := criterion(a.string("criterion", "l1"))
 	return float32Loss(func(t *nn.Tape, output, gt nn.Tensor) nn.Tensor {
 		ema := t.Hold(t.Zeros(nn.F32, gt.Shape()...)) // output_ema
 		pixelWeight := t.Hold(refinedArtifactMap(t, gt, output, ema))
 		return c(t, t.Mul(pixelWeight, output), t.Mul(pixelWeight, gt))
-	}), nil
+	})
 }
 
 // wantsEMA reports whether the loss judges what the averaged network makes of the batch, too.

@@ -9,12 +9,9 @@ import (
 // The loss of what a network makes of an image's lines: traiNNer/losses/line_distiller_loss.py at 68629319, in float32
 // whatever autocast says. The network stays in eval mode, and frozen.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		a.ignore("debug")
-		c, err := criterion(a.string("criterion", "l1"))
-		if err != nil {
-			return nil, err
-		}
+		c := criterion(a.string("criterion", "l1"))
 		return float32Loss(func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 			lines := func(x nn.Tensor) (y nn.Tensor) {
 				t.FreezeParams(func() { y = t.Hold(t.Call("model", normalized(t, x), lineDistiller)) })
@@ -22,7 +19,7 @@ var _ = entry(func() {
 			}
 			pred := lines(x)
 			return c(t, pred, lines(t.Detach(gt)))
-		}), nil
+		})
 	}, "linedistillerloss")
 })
 

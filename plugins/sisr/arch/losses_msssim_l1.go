@@ -1,23 +1,19 @@
 package arch
 
 import (
-	"errors"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
 // MS-SSIM and L1 mixed (Zhao et al., 2017): traiNNer/losses/ms_ssim_l1_loss.py at 68629319, in float32 whatever autocast
 // says. All scales are taken from the image itself, each through a window of its own width.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		sigmas := a.floats("gaussian_sigmas", 0.5, 1, 2, 4, 8)
-		if len(sigmas) == 0 {
-			return nil, errors.New("gaussian_sigmas: list index out of range")
-		}
+		refuse(len(sigmas) == 0, "gaussian_sigmas: list index out of range")
 		a.ignore("data_range", "k", "alpha", "cuda_dev")
 		last := sigmas[len(sigmas)-1]
 		l := msSSIML1{scales: int64(len(sigmas)), window: int64(4*last + 1), pad: int64(2 * last)}
-		return float32Loss(l.forward), nil
+		return float32Loss(l.forward)
 	}, "msssiml1loss")
 })
 

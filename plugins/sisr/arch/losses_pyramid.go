@@ -1,20 +1,18 @@
 package arch
 
 import (
-	"fmt"
+	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
 )
 
 // The Laplacian pyramid: traiNNer/losses/laplacian_loss.py of Phhofm's tree at 069b6d59, as autocast has it.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		levels, name := int(a.int("levels", 4)), a.string("criterion", "charbonnier")
-		c, err := criterion(name)
-		if err != nil || name == "mse" {
-			return nil, fmt.Errorf("unsupported criterion: %s", name)
-		}
-		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return laplacianPyramidLoss(t, x, y, levels, c) }, nil
+		refuse(!slices.Contains([]string{"l1", "l2", "charbonnier"}, name), "unsupported criterion: %s", name)
+		c := criterion(name)
+		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return laplacianPyramidLoss(t, x, y, levels, c) }
 	}, "laplacianpyramidloss")
 })
 

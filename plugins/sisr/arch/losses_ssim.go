@@ -8,20 +8,20 @@ import (
 
 // SSIM and MS-SSIM: traiNNer/losses/mssim_loss.py at 68629319, in float32 whatever autocast says.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		y, luminance := lumaOf(a), a.bool("include_luminance", false)
 		return float32Loss(func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 			x, gt = preprocessRGB(t, x, y), t.Hold(preprocessRGB(t, gt, y))
 			return msSSIM(t, x, gt, luminance)
-		}), nil
+		})
 	}, "mssimloss", "mssim_loss")
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		y := lumaOf(a)
 		return float32Loss(func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 			x, gt = preprocessRGB(t, x, y), t.Hold(preprocessRGB(t, gt, y))
 			score, _ := ssim(t, x, gt, true, func(f func()) { f() })
 			return score
-		}), nil
+		})
 	}, "ssimloss")
 })
 

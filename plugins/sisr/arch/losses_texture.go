@@ -1,30 +1,26 @@
 package arch
 
 import (
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
 // Structure and texture: traiNNer/losses/structure_texture_loss.py at 68629319, in float32 whatever autocast says: MS-SSIM
 // where the target has edges, and features of VGG-19 where it has none.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
+	registerLoss(func(a *args) lossFunc {
 		a.ignore("pixel_weight", "perceptual_weight", "structure_k", "structure_t", "texture_k", "texture_t")
 		l := structureTextureLoss{
 			luma: lumaOf(a), luminance: a.bool("include_luminance", false), want: vggConvLayers,
 		}
 		if v, ok := a.get("layer_weights"); ok && v != nil {
 			layers, ok := v.(map[string]any)
-			if !ok {
-				return nil, fmt.Errorf("layer_weights: %v is not a table", v)
-			}
+			refuse(!ok, "layer_weights: %v is not a table", v)
 			l.want = nil
 			for k := range layers {
 				l.want = append(l.want, k)
 			}
 		}
-		return float32Loss(l.forward), nil
+		return float32Loss(l.forward)
 	}, "structuretextureloss")
 })
 

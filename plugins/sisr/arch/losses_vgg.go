@@ -11,12 +11,10 @@ import (
 // Perceptual losses over VGG-19: traiNNer/losses/perceptual_loss.py and perceptual_fp16_loss.py at 68629319. The
 // first runs in float32 whatever autocast says, the second as autocast does.
 var _ = entry(func() {
-	registerLoss(func(a *args) (lossFunc, error) {
-		f, err := perceptual(a)
-		if err != nil {
-			return nil, err
-		}
-		return float32Loss(f), nil
+	registerLoss(func(a *args) lossFunc {
+		f := perceptual(a)
+
+		return float32Loss(f)
 	}, "perceptualloss")
 	registerLoss(perceptual, "perceptualfp16loss")
 })
@@ -31,7 +29,7 @@ var (
 	vggReLULayers = []string{"relu1_2", "relu2_2", "relu3_4", "relu4_4", "relu5_4"}
 )
 
-func perceptual(a *args) (lossFunc, error) {
+func perceptual(a *args) lossFunc {
 	name := a.string("criterion", "charbonnier")
 	var want []string
 	var c1 lossFunc = l1Loss
@@ -45,21 +43,17 @@ func perceptual(a *args) (lossFunc, error) {
 	case "pd+l1":
 		want = slices.Concat(vggConvLayers, vggReLULayers)
 	default:
-		return nil, fmt.Errorf("criterion %q: %w", name, ErrUnknown)
+		reject("criterion %q: %w", name, ErrUnknown)
 	}
 	if v, ok := a.get("layer_weights"); ok && v != nil {
 		layers, ok := v.(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("layer_weights: %v is not a table", v)
-		}
+		refuse(!ok, "layer_weights: %v is not a table", v)
 		want = want[:0:0]
 		for k := range layers {
 			want = append(want, k)
 		}
 	}
-	if a.bool("antialiased", false) {
-		return nil, fmt.Errorf("antialiased: %w", ErrUnknown)
-	}
+	refuse(a.bool("antialiased", false), "antialiased: %w", ErrUnknown)
 	return func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 		xVGG := vggFeatures(t, x, want)
 		gtVGG := vggFeatures(t, t.Detach(gt), want)
@@ -72,7 +66,7 @@ func perceptual(a *args) (lossFunc, error) {
 			total = t.Add(total, c(t, layer.Tensor, gtVGG[i].Tensor))
 		}
 		return total
-	}, nil
+	}
 }
 
 type feature struct {

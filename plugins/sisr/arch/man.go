@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -10,19 +9,15 @@ import (
 // MAN (Wang et al., 2024): traiNNer/archs/man_arch.py at 68629319.
 var _ = entry(func() {
 	man := func(blocks, feats int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			scale := s.Scale
 			n := man{
 				scale: scale, blocks: a.int("n_resblocks", blocks), groups: a.int("n_resgroups", 1),
 				colors: a.int("n_colors", 3), feats: a.int("n_feats", feats),
 			}
-			switch {
-			case n.colors != 3: // MeanShift is a convolution from 3 to 3
-				return Network{}, fmt.Errorf("n_colors: an image of %d channels does not go through MeanShift, which has 3", n.colors)
-			case n.feats%3 != 0:
-				return Network{}, errors.New("n_feats: the large kernels want three equal parts")
-			}
-			return Network{Forward: n.forward}, nil
+			refuse(n.colors != 3, "n_colors: an image of %d channels does not go through MeanShift, which has 3", n.colors)
+			refuse(n.feats%3 != 0, "n_feats: the large kernels want three equal parts")
+			return Network{Forward: n.forward}
 		}
 	}
 	register(man(36, 180), "man")

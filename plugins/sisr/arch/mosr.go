@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -10,7 +8,7 @@ import (
 // traiNNer/archs/mosr_arch.py at 68629319).
 var _ = entry(func() {
 	mosr := func(blocks, dim int64, expansion float64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := mosr{
 				scale: s.Scale, inCh: a.int("in_ch", 3), outCh: a.int("out_ch", 3), blocks: a.int("n_block", blocks),
 				dim: a.int("dim", dim), upsampler: a.string("upsampler", "pixelshuffle"), dropPath: a.float("drop_path", 0),
@@ -22,9 +20,9 @@ var _ = entry(func() {
 				n.outCh = n.inCh
 			case "dysample", "dys":
 			default:
-				return Network{}, fmt.Errorf("upsampler: %q is none of ps, gps, dys", n.upsampler)
+				reject("upsampler: %q is none of ps, gps, dys", n.upsampler)
 			}
-			return Network{InCh: n.inCh, Forward: n.forward}, nil
+			return Network{InCh: n.inCh, Forward: n.forward}
 		}
 	}
 	register(mosr(24, 64, 1.5), "mosr")

@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"errors"
-	"fmt"
 	"math/bits"
 	"slices"
 
@@ -12,7 +10,7 @@ import (
 // MoSRv2 (umzi2): traiNNer/archs/mosrv2_arch.py and, for what it ends in, traiNNer/archs/arch_util.py (UniUpsampleV3) at
 // 68629319.
 var _ = entry(func() {
-	register(func(s Spec, a *args) (Network, error) {
+	register(func(s Spec, a *args) Network {
 		n := mosrV2{
 			scale: s.Scale, inCh: a.int("in_ch", 3), blocks: a.int("n_block", 24), dim: a.int("dim", 64),
 			expansion: a.float("expansion_ratio", 1.5), rms: a.bool("rms_norm", false), pad: 1,
@@ -25,10 +23,8 @@ var _ = entry(func() {
 		} else {
 			n.up = uniUpsampleV3{upsample: upsampler, scale: upScale, out: n.inCh, mid: mid}
 		}
-		if err := n.up.check(n.dim); err != nil {
-			return Network{}, err
-		}
-		return Network{InCh: n.inCh, Forward: n.forward, Multiple: n.pad}, nil
+		n.up.check(n.dim)
+		return Network{InCh: n.inCh, Forward: n.forward, Multiple: n.pad}
 	}, "mosrv2")
 })
 
@@ -108,23 +104,21 @@ type uniUpsampleV3 struct {
 }
 
 // check is what its constructor stops at, and what has no formula.
-func (u uniUpsampleV3) check(in int64) error {
+func (u uniUpsampleV3) check(in int64) {
 	known := []string{"conv", "pixelshuffledirect", "pixelshuffle", "nearest+conv", "dysample", "transpose+conv", "lda", "pa_up"}
 	power := u.scale > 0 && u.scale&(u.scale-1) == 0
 	switch {
 	case !slices.Contains(known, u.upsample):
-		return fmt.Errorf("upsampler: %q is none of %v", u.upsample, known)
+		reject("upsampler: %q is none of %v", u.upsample, known)
 	case u.scale == 1 || u.upsample == "conv":
 	case u.upsample == "transpose+conv" || u.upsample == "lda":
-		return fmt.Errorf("upsampler: %s: %w", u.upsample, ErrUnknown)
+		reject("upsampler: %s: %w", u.upsample, ErrUnknown)
 	case u.upsample == "dysample":
-		if c := u.mid; c <= 4 || c%4 != 0 {
-			return errors.New("mid_dim: incorrect in_channels and groups values of DySample")
-		}
+		c := u.mid
+		refuse(c <= 4 || c%4 != 0, "mid_dim: incorrect in_channels and groups values of DySample")
 	case u.upsample != "pixelshuffledirect" && !power && u.scale != 3:
-		return fmt.Errorf("scale %d is not supported, supported scales: 2^n and 3", u.scale)
+		reject("scale %d is not supported, supported scales: 2^n and 3", u.scale)
 	}
-	return nil
 }
 
 func (u uniUpsampleV3) module(t *nn.Tape, x nn.Tensor) nn.Tensor {

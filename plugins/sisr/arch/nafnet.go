@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,16 +11,12 @@ import (
 // defaults in traiNNer/archs/nafnet_arch.py at 68629319).
 var _ = entry(func() {
 	naf := func(width int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := nafNet{inCh: a.int("img_channel", 3), width: a.int("width", width), middle: a.int("middle_blk_num", 12)}
 			n.enc, n.dec = a.intsOrNone("enc_blk_nums", 2, 2, 4, 8), a.intsOrNone("dec_blk_nums", 2, 2, 2, 2)
-			if len(n.dec) != len(n.enc) { // what comes out is not of the size of what it is added to
-				return Network{}, fmt.Errorf("enc_blk_nums %v and dec_blk_nums %v are not of one length", n.enc, n.dec)
-			}
-			if err := sameSize(s.Scale); err != nil {
-				return Network{}, err
-			}
-			return Network{InCh: n.inCh, Forward: n.forward, Multiple: 1 << len(n.enc)}, nil
+			refuse(len(n.dec) != len(n.enc), "enc_blk_nums %v and dec_blk_nums %v are not of one length", n.enc, n.dec)
+			sameSize(s.Scale)
+			return Network{InCh: n.inCh, Forward: n.forward, Multiple: 1 << len(n.enc)}
 		}
 	}
 	register(naf(64), "nafnet64")
@@ -38,11 +33,8 @@ func (a *args) intsOrNone(name string, def ...int64) []int64 {
 
 // sameSize is the error for a network whose result has the size of its input, whatever scale it is given: the loss of the
 // first step stops at it.
-func sameSize(scale int64) error {
-	if scale != 1 {
-		return errors.New("the network leaves an image at its size: the scale is 1")
-	}
-	return nil
+func sameSize(scale int64) {
+	refuse(scale != 1, "the network leaves an image at its size: the scale is 1")
 }
 
 type nafNet struct {

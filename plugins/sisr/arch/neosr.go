@@ -167,13 +167,10 @@ func ints(ns ...int64) (list []any) {
 }
 
 // build is traiNNer-redux's class with neosr's defaults.
-func (l neosrLike) build(s Spec, a *args) (Network, error) {
-	if err := ownScale(s, a, l.scale); err != nil {
-		return Network{}, err
-	}
-	if _, given := a.values[l.needs]; l.needs != "" && !given {
-		return Network{}, fmt.Errorf("%s is missing: neosr's class has no default for it", l.needs)
-	}
+func (l neosrLike) build(s Spec, a *args) Network {
+	ownScale(s, a, l.scale)
+	_, given := a.values[l.needs]
+	refuse(l.needs != "" && !given, "%s is missing: neosr's class has no default for it", l.needs)
 	values := maps.Clone(l.defaults)
 	if values == nil {
 		values = map[string]any{}
@@ -183,7 +180,7 @@ func (l neosrLike) build(s Spec, a *args) (Network, error) {
 		want, isFixed := l.fixed[name]
 		switch v := a.values[name]; {
 		case isFixed && !sameValue(v, want):
-			return Network{}, fmt.Errorf("%s: %v: %w", name, v, ErrUnknown)
+			reject("%s: %v: %w", name, v, ErrUnknown)
 		case slices.Contains(takes, name):
 			values[name] = v
 		case !isFixed:
@@ -199,16 +196,13 @@ func (l neosrLike) build(s Spec, a *args) (Network, error) {
 		}
 	}
 	b, ok := networks.find(Redux, l.of)
-	if !ok {
-		return Network{}, ErrUnknown
-	}
+	refuse(!ok, "%w", ErrUnknown)
 	inner := &args{values: values, used: map[string]bool{}}
-	n, err := b(Spec{Type: l.of, Scale: s.Scale, Args: values}, inner)
+	n, err := built(func() Network { return b(Spec{Type: l.of, Scale: s.Scale, Args: values}, inner) })
 	inner.ignore(takes...)
 	a.warnings = append(a.warnings, inner.warnings...)
-	if err = errors.Join(err, inner.finish()); err != nil {
-		return Network{}, err
-	}
+	err = errors.Join(err, inner.finish())
+	refuse(err != nil, "%w", err)
 	n.CheckpointArg = keepsCheckpoint(n.CheckpointArg, takes)
 	if l.buffer != "" {
 		forward := n.Forward
@@ -217,7 +211,7 @@ func (l neosrLike) build(s Spec, a *args) (Network, error) {
 			return forward(t, x)
 		}
 	}
-	return n, nil
+	return n
 }
 
 // keepsCheckpoint is the argument that switches activation checkpointing, if the class takes it.
@@ -230,14 +224,12 @@ func keepsCheckpoint(arg string, takes []string) string {
 
 // ownScale reads the argument that is the network's own scale, which neosr takes from the recipe's by default
 // (net_opt in arch_util.py:12).
-func ownScale(s Spec, a *args, name string) error {
+func ownScale(s Spec, a *args, name string) {
 	if name == "" || name == "scale" { // which Build has read
-		return nil
+		return
 	}
-	if own := a.int(name, s.Scale); own != s.Scale {
-		return fmt.Errorf("%s: %d is not the recipe's scale, %d", name, own, s.Scale)
-	}
-	return nil
+	own := a.int(name, s.Scale)
+	refuse(own != s.Scale, "%s: %d is not the recipe's scale, %d", name, own, s.Scale)
 }
 
 // sameValue compares a value of a recipe with one of a table.

@@ -10,7 +10,7 @@ import (
 // again.
 var _ = entry(func() {
 	asid := func(groups int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := asid{
 				scale: s.Scale, in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), feat: a.int("num_feat", 48), groups: groups,
 				window: a.int("window_size", 8), bias: a.bool("bias", true), pe: a.bool("pe", false),
@@ -20,15 +20,10 @@ var _ = entry(func() {
 			if a.bool("d8", groups == 8) {
 				n.groups = 8
 			}
-			switch {
-			case a.int("block_num", 1) != 1: // whose second block is given seven results
-				return Network{}, fmt.Errorf("block_num: the class takes 1 only")
-			case n.feat < 4 || n.feat%4 != 0 || n.window < 1:
-				return Network{}, fmt.Errorf("num_feat %d, window_size %d", n.feat, n.window)
-			case n.pe || !n.flash || a.float("drop", 0) != 0:
-				return Network{}, fmt.Errorf("pe, flash_attn or drop: %w", ErrUnknown)
-			}
-			return Network{InCh: n.in, Forward: n.forward, Multiple: n.window, MinLQ: 14/n.window*n.window + 1}, nil
+			refuse(a.int("block_num", 1) != 1, "block_num: the class takes 1 only")
+			refuse(n.feat < 4 || n.feat%4 != 0 || n.window < 1, "num_feat %d, window_size %d", n.feat, n.window)
+			refuse(n.pe || !n.flash || a.float("drop", 0) != 0, "pe, flash_attn or drop: %w", ErrUnknown)
+			return Network{InCh: n.in, Forward: n.forward, Multiple: n.window, MinLQ: 14/n.window*n.window + 1}
 		}
 	}
 	networks.add(Neosr, asid(3), "asid")

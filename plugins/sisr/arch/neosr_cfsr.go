@@ -9,20 +9,16 @@ import (
 // CFSR of neosr: neosr/archs/cfsr_arch.py at 31c7022, whose constructor merges the kernels of its MLPs (merge_all,
 // line 357).
 var _ = entry(func() {
-	networks.add(Neosr, func(s Spec, a *args) (Network, error) {
-		if err := ownScale(s, a, "upscale"); err != nil {
-			return Network{}, err
-		}
+	networks.add(Neosr, func(s Spec, a *args) Network {
+		ownScale(s, a, "upscale")
 		n := cfsr{
 			scale: s.Scale, in: a.int("in_chans", 3), dim: a.int("embed_dim", 48), depths: a.ints("depths", 6, 6),
 			kernel: a.int("dw_size", 9), mlp: int64(a.float("mlp_ratio", 2)), direct: a.string("upsampler",
 				"pixelshuffledirect") == "pixelshuffledirect",
 		}
 		a.ignore("img_range")
-		if a.bool("mean_norm", false) {
-			return Network{}, fmt.Errorf("mean_norm: %w", ErrUnknown)
-		}
-		return Network{InCh: n.in, Forward: n.forward}, nil
+		refuse(a.bool("mean_norm", false), "mean_norm: %w", ErrUnknown)
+		return Network{InCh: n.in, Forward: n.forward}
 	}, "cfsr")
 })
 

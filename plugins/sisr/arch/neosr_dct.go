@@ -9,10 +9,8 @@ import (
 
 // DCT of neosr: neosr/archs/dct_arch.py at 31c7022. Around its blocks, and within their windows, it is DAT.
 var _ = entry(func() {
-	networks.add(Neosr, func(s Spec, a *args) (Network, error) {
-		if err := ownScale(s, a, "upscale"); err != nil {
-			return Network{}, err
-		}
+	networks.add(Neosr, func(s Spec, a *args) Network {
+		ownScale(s, a, "upscale")
 		a.swallow = true
 		n := dct{dat{
 			scale: s.Scale, up: s.Scale, in: a.int("in_chans", 3), img: a.int("img_size", 64), dim: a.int("embed_dim", 80),
@@ -23,16 +21,13 @@ var _ = entry(func() {
 			upsampler: a.string("upsampler", "pixelshuffledirect"),
 		}}
 		a.ignore("qk_scale", "img_range")
-		if err := n.check(); err != nil {
-			return Network{}, err
-		}
+		n.check()
 		for _, h := range n.heads[:len(n.depths)] {
-			if h%4 != 0 || n.dim%4 != 0 || n.dim/4%(h/4) != 0 {
-				return Network{}, fmt.Errorf("embed_dim %d and num_heads %d: the windows have a quarter of the channels and "+
+			refuse(h%4 != 0 || n.dim%4 != 0 || n.dim/4%(h/4) != 0,
+				"embed_dim %d and num_heads %d: the windows have a quarter of the channels and "+
 					"of the heads", n.dim, h)
-			}
 		}
-		return Network{InCh: n.in, Forward: n.forward, Multiple: max(n.split[0], n.split[1])}, nil
+		return Network{InCh: n.in, Forward: n.forward, Multiple: max(n.split[0], n.split[1])}
 	}, "dct")
 })
 

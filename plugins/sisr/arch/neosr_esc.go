@@ -11,10 +11,8 @@ import (
 // ESC of neosr: neosr/archs/esc_arch.py at 31c7022. Its blocks are those of traiNNer-redux's ESC-Real.
 var _ = entry(func() {
 	esc := func(blocks int64, expand float64) builder {
-		return func(s Spec, a *args) (Network, error) {
-			if err := ownScale(s, a, "upscaling_factor"); err != nil {
-				return Network{}, err
-			}
+		return func(s Spec, a *args) Network {
+			ownScale(s, a, "upscaling_factor")
 			n := escNeosr{escReal: escReal{
 				scale: s.Scale, dim: a.int("dim", 64), part: a.int("pdim", 16), kernel: a.int("kernel_size", 13),
 				blocks: a.int("n_blocks", blocks), convs: a.int("conv_blocks", 5), window: a.int("window_size", 32),
@@ -23,25 +21,18 @@ var _ = entry(func() {
 			switch name := a.string("attn_type", "sdpa"); strings.ToLower(name) {
 			case "sdpa":
 				n.attention = "SDPA"
-				if n.window%4 != 0 { // whose bias is padded to whole eights of tokens first (pad_bias in attention.cpp)
-					return Network{}, fmt.Errorf("attn_type %s and window_size %d: %w", name, n.window, ErrUnknown)
-				}
+				refuse(n.window%4 != 0, "attn_type %s and window_size %d: %w", name, n.window, ErrUnknown)
 			case "naive":
 				n.attention = "Naive"
 			default: // flex is not compiled here (line 507)
-				return Network{}, fmt.Errorf("attn_type %q: %w", name, ErrUnknown)
+				reject("attn_type %q: %w", name, ErrUnknown)
 			}
-			switch {
-			case a.bool("is_fp", false):
-				return Network{}, fmt.Errorf("is_fp: %w", ErrUnknown)
-			case n.plain && n.dysample:
-				return Network{}, fmt.Errorf("use_dysample: DySample can only be enabled on esc_real")
-			case n.heads < 1 || n.window < 1 || n.dim < 1 || n.dim%n.heads != 0 || n.part < 2 || n.part > n.dim ||
-				n.kernel%2 == 0:
-				return Network{}, fmt.Errorf("dim %d, pdim %d, kernel_size %d, window_size %d, num_heads %d", n.dim, n.part,
-					n.kernel, n.window, n.heads)
-			}
-			return Network{Forward: n.forward, Multiple: n.window, MinLQ: max(n.window/2+1, 4)}, nil
+			refuse(a.bool("is_fp", false), "is_fp: %w", ErrUnknown)
+			refuse(n.plain && n.dysample, "use_dysample: DySample can only be enabled on esc_real")
+			refuse(n.heads < 1 || n.window < 1 || n.dim < 1 || n.dim%n.heads != 0 || n.part < 2 || n.part > n.dim ||
+				n.kernel%2 == 0, "dim %d, pdim %d, kernel_size %d, window_size %d, num_heads %d", n.dim, n.part,
+				n.kernel, n.window, n.heads)
+			return Network{Forward: n.forward, Multiple: n.window, MinLQ: max(n.window/2+1, 4)}
 		}
 	}
 	networks.add(Neosr, esc(5, 1.25), "esc")

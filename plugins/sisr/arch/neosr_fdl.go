@@ -11,7 +11,7 @@ import (
 // default DINOv2's ViT-B/14, which torch.hub loads from facebookresearch/dinov2 (b8931f7 is what was read and
 // recorded).
 var _ = entry(func() {
-	losses.add(Neosr, func(a *args) (lossFunc, error) {
+	losses.add(Neosr, func(a *args) lossFunc {
 		l := fdlNeosr{patch: a.int("patch_size", 4), stride: a.int("stride", 1), proj: a.int("num_proj", 24)}
 		a.ignore("vgg_weights", "phase_weight", "dino_weights") // of each layer a number
 		layers := a.ints("dino_layers", 0, 1, 2, 3, 4, 5, 6, 7)
@@ -20,11 +20,11 @@ var _ = entry(func() {
 		case "dinov2":
 			l.features = func(t *nn.Tape, x nn.Tensor) []nn.Tensor { return dinov2(t, x, layers, norm) }
 		case "vgg", "resnet", "effnet":
-			return nil, fmt.Errorf("model %q: %w", name, ErrUnknown)
+			reject("model %q: %w", name, ErrUnknown)
 		default:
-			return nil, fmt.Errorf("model %q: VGG, EffNet, ResNet or DINOv2", name)
+			reject("model %q: VGG, EffNet, ResNet or DINOv2", name)
 		}
-		return float32Loss(l.forward), nil
+		return float32Loss(l.forward)
 	}, "fdl_loss")
 })
 

@@ -10,10 +10,8 @@ import (
 // GRFormer of neosr: neosr/archs/grformer_arch.py at 31c7022.
 var _ = entry(func() {
 	preset := func(name string, dim, heads int64, layers int) {
-		networks.add(Neosr, func(s Spec, a *args) (Network, error) {
-			if err := ownScale(s, a, "upscale"); err != nil {
-				return Network{}, err
-			}
+		networks.add(Neosr, func(s Spec, a *args) Network {
+			ownScale(s, a, "upscale")
 			a.swallow = true
 			n := grformer{
 				scale: s.Scale, img: a.int("img_size", 64), in: a.int("in_chans", 3), dim: a.int("embed_dim", dim),
@@ -22,11 +20,9 @@ var _ = entry(func() {
 				attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
 			}
 			a.ignore("qkv_bias", "qk_scale", "ape", "patch_norm", "img_range")
-			if err := n.check(); err != nil {
-				return Network{}, err
-			}
+			n.check()
 			side := max(n.window[0], n.window[1])
-			return Network{InCh: n.in, Forward: n.forward, Multiple: side, MinLQ: side/2 + 1}, nil
+			return Network{InCh: n.in, Forward: n.forward, Multiple: side, MinLQ: side/2 + 1}
 		}, name)
 	}
 	preset("grformer", 60, 3, 4)
@@ -41,22 +37,16 @@ type grformer struct {
 }
 
 // check finds what the constructor or the first forward stops at.
-func (n grformer) check() error {
-	if len(n.window) != 2 || n.window[0] < 2 || n.window[1] < 2 {
-		return fmt.Errorf("window_size %v: it is two numbers of at least 2", n.window)
-	}
-	if len(n.heads) < len(n.depths) || n.dim < 2 || n.dim%2 != 0 {
-		return fmt.Errorf("embed_dim %d, num_heads %v for depths %v", n.dim, n.heads, n.depths)
-	}
+func (n grformer) check() {
+	refuse(len(n.window) != 2 || n.window[0] < 2 || n.window[1] < 2,
+		"window_size %v: it is two numbers of at least 2", n.window)
+	refuse(len(n.heads) < len(n.depths) || n.dim < 2 || n.dim%2 != 0,
+		"embed_dim %d, num_heads %v for depths %v", n.dim, n.heads, n.depths)
 	for _, h := range n.heads[:len(n.depths)] {
-		if h < 1 || n.dim%h != 0 {
-			return fmt.Errorf("embed_dim %d does not divide among %d heads", n.dim, h)
-		}
+		refuse(h < 1 || n.dim%h != 0, "embed_dim %d does not divide among %d heads", n.dim, h)
 	}
-	if n.img%n.window[0] != 0 || n.img%n.window[1] != 0 {
-		return fmt.Errorf("img_size %d is no multiple of window_size %v", n.img, n.window)
-	}
-	return nil
+	refuse(n.img%n.window[0] != 0 || n.img%n.window[1] != 0,
+		"img_size %d is no multiple of window_size %v", n.img, n.window)
 }
 
 // forward is grformer.forward (line 591).

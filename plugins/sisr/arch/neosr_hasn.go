@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -9,17 +8,13 @@ import (
 
 // HASN of neosr: neosr/archs/hasn_arch.py at 31c7022.
 var _ = entry(func() {
-	networks.add(Neosr, func(s Spec, a *args) (Network, error) {
-		if err := ownScale(s, a, "upscale"); err != nil {
-			return Network{}, err
-		}
+	networks.add(Neosr, func(s Spec, a *args) Network {
+		ownScale(s, a, "upscale")
 		n := hasn{scale: s.Scale, in: a.int("in_channels", 3), out: a.int("out_channels", 3),
 			feats: a.int("feature_channels", 52)}
-		if 3*n.feats != hasnESA { // which ESA is made for, whatever the width (line 106)
-			return Network{}, errors.New("feature_channels: ESA is made for 52")
-		}
+		refuse(3*n.feats != hasnESA, "feature_channels: ESA is made for 52")
 		// what a convolution of stride 2 leaves, a pooling of 7 takes
-		return Network{InCh: n.in, Forward: n.forward, MinLQ: 15}, nil
+		return Network{InCh: n.in, Forward: n.forward, MinLQ: 15}
 	}, "hasn")
 })
 

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -11,10 +10,8 @@ import (
 // HMANet of neosr: neosr/archs/hma_arch.py at 31c7022.
 var _ = entry(func() {
 	preset := func(name string, img, window, dim int64, layers int) {
-		networks.add(Neosr, func(s Spec, a *args) (Network, error) {
-			if err := ownScale(s, a, "upscale"); err != nil {
-				return Network{}, err
-			}
+		networks.add(Neosr, func(s Spec, a *args) Network {
+			ownScale(s, a, "upscale")
 			a.swallow = true
 			six := slices.Repeat([]int64{6}, layers)
 			n := hma{
@@ -26,17 +23,13 @@ var _ = entry(func() {
 				patchNorm: a.bool("patch_norm", true),
 			}
 			a.ignore("qk_scale", "img_range", "use_checkpoint") // which no block reads
-			if err := a.usual(); err != nil {
-				return Network{}, err
-			}
-			if err := n.check(); err != nil {
-				return Network{}, err
-			}
+			a.usual()
+			n.check()
 			side := n.window
 			for side%n.interval != 0 {
 				side += n.window
 			}
-			return Network{InCh: n.in, Forward: n.forward, Multiple: side}, nil
+			return Network{InCh: n.in, Forward: n.forward, Multiple: side}
 		}, name)
 	}
 	preset("hma", 64, 8, 60, 4)
@@ -52,22 +45,17 @@ type hma struct {
 }
 
 // check finds what the constructor or the first forward stops at.
-func (n hma) check() error {
-	switch {
-	case n.window < 2 || n.interval < 1 || n.img <= n.window:
-		return fmt.Errorf("img_size %d, window_size %d, interval_size %d", n.img, n.window, n.interval)
-	case len(n.heads) < len(n.depths) || n.dim < 4 || n.dim%4 != 0:
-		return fmt.Errorf("embed_dim %d, num_heads %v for depths %v", n.dim, n.heads, n.depths)
-	}
+func (n hma) check() {
+	refuse(n.window < 2 || n.interval < 1 || n.img <= n.window,
+		"img_size %d, window_size %d, interval_size %d", n.img, n.window, n.interval)
+	refuse(len(n.heads) < len(n.depths) || n.dim < 4 || n.dim%4 != 0,
+		"embed_dim %d, num_heads %v for depths %v", n.dim, n.heads, n.depths)
 	for _, h := range n.heads[:len(n.depths)] {
-		if h < 2 || n.dim%h != 0 || n.dim/2%(h/2) != 0 || n.dim/4%(h/2) != 0 {
-			return fmt.Errorf("embed_dim %d does not divide among %d heads", n.dim, h)
-		}
+		refuse(h < 2 || n.dim%h != 0 || n.dim/2%(h/2) != 0 || n.dim/4%(h/2) != 0,
+			"embed_dim %d does not divide among %d heads", n.dim, h)
 	}
-	if n.dim/8/4 < 1 {
-		return errors.New("embed_dim: its position bias wants 32 channels at least")
-	}
-	return upsamples(n.scale)
+	refuse(n.dim/8/4 < 1, "embed_dim: its position bias wants 32 channels at least")
+	upsamples(n.scale)
 }
 
 // forward is hma.forward (line 1368).

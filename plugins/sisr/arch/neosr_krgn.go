@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -9,7 +8,7 @@ import (
 
 // KRGN of neosr: neosr/archs/krgn_arch.py at 31c7022.
 var _ = entry(func() {
-	networks.add(Neosr, func(s Spec, a *args) (Network, error) {
+	networks.add(Neosr, func(s Spec, a *args) Network {
 		n := krgn{
 			scale: s.Scale, colors: a.int("n_colors", 3), feats: a.int("n_feats", 64), groups: a.int("n_resgroups", 9),
 			dilation: a.int("dilation", 3),
@@ -17,13 +16,13 @@ var _ = entry(func() {
 		a.ignore("rgb_range")
 		switch name := a.string("act", "lrelu"); {
 		case name != "lrelu":
-			return Network{}, fmt.Errorf("act %q: %w", name, ErrUnknown)
+			reject("act %q: %w", name, ErrUnknown)
 		case n.colors != 3: // MeanShift is a convolution from 3 to 3
-			return Network{}, errors.New("n_colors: MeanShift wants 3")
+			reject("n_colors: MeanShift wants 3")
 		case n.feats < 32 || n.feats%32 != 0:
-			return Network{}, errors.New("n_feats: its convolutions have 32 groups")
+			reject("n_feats: its convolutions have 32 groups")
 		}
-		return Network{Forward: n.forward}, nil
+		return Network{Forward: n.forward}
 	}, "krgn")
 })
 

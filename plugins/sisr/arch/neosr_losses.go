@@ -1,25 +1,19 @@
 package arch
 
 import (
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
 // The losses of neosr: neosr/losses at 31c7022. Those that are the same as traiNNer-redux's are in neosr.go.
 var _ = entry(func() {
-	losses.add(Neosr, func(a *args) (lossFunc, error) { // ssim_loss.py:61
+	losses.add(Neosr, func(a *args) lossFunc { // ssim_loss.py:61
 		a.ignore("sigma", "K1", "K2", "L", "in_channels")
-		if v, ok := a.get("padding"); ok && v != nil {
-			return nil, fmt.Errorf("padding: %w", ErrUnknown)
-		}
+		a.onlyNone("padding")
 		k := a.int("window_size", 11)
-		if k%2 != 1 {
-			return nil, fmt.Errorf("window_size: %d: Window size must be odd", k)
-		}
-		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return mssimNeosr(t, x, y, k) }), nil
+		refuse(k%2 != 1, "window_size: %d: Window size must be odd", k)
+		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return mssimNeosr(t, x, y, k) })
 	}, "mssim_loss")
-	losses.add(Neosr, func(a *args) (lossFunc, error) { // consistency_loss.py:14
+	losses.add(Neosr, func(a *args) lossFunc { // consistency_loss.py:14
 		a.ignore("saturation", "brightness")
 		l := consistencyNeosr{blur: a.bool("blur", true), cosim: a.bool("cosim", true)}
 		switch name := a.string("criterion", "chc"); name {
@@ -28,41 +22,37 @@ var _ = entry(func() {
 		case "l1":
 			l.criterion = l1Loss
 		default:
-			return nil, fmt.Errorf("%s criterion has not been supported", name)
+			reject("%s criterion has not been supported", name)
 		}
-		return l.forward, nil
+		return l.forward
 	}, "consistency_loss")
-	losses.add(Neosr, func(a *args) (lossFunc, error) { // ldl_loss.py:14
-		c, err := criterionNeosr(a.string("criterion", "l1"))
-		k := a.int("ksize", 7)
-		return func(t *nn.Tape, output, gt nn.Tensor) nn.Tensor { return ldlNeosr(t, output, gt, k, c) }, err
+	losses.add(Neosr, func(a *args) lossFunc { // ldl_loss.py:14
+		c, k := criterionNeosr(a.string("criterion", "l1")), a.int("ksize", 7)
+		return func(t *nn.Tape, output, gt nn.Tensor) nn.Tensor { return ldlNeosr(t, output, gt, k, c) }
 	}, "ldl_loss")
-	losses.add(Neosr, func(a *args) (lossFunc, error) { // basic_loss.py:127
+	losses.add(Neosr, func(a *args) lossFunc { // basic_loss.py:127
 		a.ignore("loss_lambda", "clip_min", "clip_max")
 		name, r := a.string("criterion", "huber"), a.string("reduction", "mean")
-		if name != "l1" && name != "huber" {
-			return nil, fmt.Errorf("%s not implemented", name)
-		}
-		if r != "mean" && r != "sum" && r != "none" { // which forward does not read
-			return nil, fmt.Errorf("unsupported reduction mode: %s", r)
-		}
-		return chcNeosr(name), nil
+		refuse(name != "l1" && name != "huber", "%s not implemented", name)
+		refuse(r != "mean" && r != "sum" && r != "none", "unsupported reduction mode: %s", r)
+		return chcNeosr(name)
 	}, "chc_loss")
 })
 
 // criterionNeosr is a criterion by the name that neosr's losses give it.
-func criterionNeosr(name string) (lossFunc, error) {
+func criterionNeosr(name string) lossFunc {
 	switch name {
 	case "l1":
-		return l1Loss, nil
+		return l1Loss
 	case "l2":
-		return mseLoss, nil
+		return mseLoss
 	case "chc":
-		return chcNeosr("huber"), nil
+		return chcNeosr("huber")
 	case "huber":
-		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.HuberLoss(x, y) }, nil
+		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.HuberLoss(x, y) }
 	}
-	return nil, fmt.Errorf("%s criterion has not been supported", name)
+	reject("%s criterion has not been supported", name)
+	return nil
 }
 
 // mssimNeosr is mssim_loss.msssim (ssim_loss.py:145): of the first four scales the contrast alone is used, and the

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -18,46 +17,32 @@ var _ = entry(func() {
 	plain(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return t.MulScalar(t.MSELoss(x, y)) }, "mseloss")
 	plain(nccNeosr, "ncc_loss")
 	plain(klNeosr, "kl_loss")
-	losses.add(Neosr, func(a *args) (lossFunc, error) { // dists_loss.py:42
+	losses.add(Neosr, func(a *args) lossFunc { // dists_loss.py:42
 		a.ignore("load_weights")
-		if !a.bool("as_loss", true) {
-			return nil, fmt.Errorf("as_loss: false: %w", ErrUnknown)
-		}
-		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return distsLoss(t, x, y, false) }), nil
+		refuse(!a.bool("as_loss", true), "as_loss: false: %w", ErrUnknown)
+		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return distsLoss(t, x, y, false) })
 	}, "dists_loss")
 	losses.add(Neosr, perceptualNeosr, "vgg_perceptual_loss")
 })
 
 // perceptualNeosr is vgg_perceptual_loss (vgg_perceptual_loss.py:55), under autocast, over vgg_arch.py's features.
-func perceptualNeosr(a *args) (lossFunc, error) {
+func perceptualNeosr(a *args) lossFunc {
 	a.ignore("patch_weight")
-	c, err := criterionNeosr(a.string("criterion", "chc"))
-	if err != nil {
-		return nil, err
-	}
+	c := criterionNeosr(a.string("criterion", "chc"))
 	want := vggConvLayers
 	if v, ok := a.get("layer_weights"); ok && v != nil {
 		table, ok := v.(map[string]any)
-		if !ok || len(table) == 0 {
-			return nil, fmt.Errorf("layer_weights: %v is not a table of layers", v)
-		}
+		refuse(!ok || len(table) == 0, "layer_weights: %v is not a table of layers", v)
 		want = nil
 		for name := range table {
-			if !slices.Contains(vggConvLayers, name) {
-				return nil, fmt.Errorf("layer_weights: %s: %w", name, ErrUnknown)
-			}
+			refuse(!slices.Contains(vggConvLayers, name), "layer_weights: %s: %w", name, ErrUnknown)
 			want = append(want, name)
 		}
 	}
 	norm, wide := a.bool("use_input_norm", true), a.bool("range_norm", false)
-	switch {
-	case a.string("vgg_type", "vgg19") != "vgg19":
-		return nil, fmt.Errorf("vgg_type: %w", ErrUnknown)
-	case a.bool("patchloss", false):
-		return nil, fmt.Errorf("patchloss: %w", ErrUnknown)
-	case a.bool("ipk", false):
-		return nil, errors.New("ipk: enable patchloss to use IPK")
-	}
+	refuse(a.string("vgg_type", "vgg19") != "vgg19", "vgg_type: %w", ErrUnknown)
+	refuse(a.bool("patchloss", false), "patchloss: %w", ErrUnknown)
+	refuse(a.bool("ipk", false), "ipk: enable patchloss to use IPK")
 	return func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 		look := func(x nn.Tensor) (feats []nn.Tensor) {
 			t.Scope("vgg", func() { feats = vggNeosr(t, x, want, norm, wide) }, x)
@@ -72,7 +57,7 @@ func perceptualNeosr(a *args) (lossFunc, error) {
 			total = t.Add(total, t.MulScalar(c(t, t.MulScalar(xs[i]), t.MulScalar(ys[i]))))
 		}
 		return t.MulScalar(total)
-	}, nil
+	}
 }
 
 // vggNeosr is VGGFeatureExtractor.forward (vgg_arch.py:180): each layer that is asked for is copied before its ReLU

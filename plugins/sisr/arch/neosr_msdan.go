@@ -9,18 +9,12 @@ import (
 
 // MSDAN of neosr: neosr/archs/msdan_arch.py at 31c7022.
 var _ = entry(func() {
-	networks.add(Neosr, func(s Spec, a *args) (Network, error) {
-		if err := ownScale(s, a, "upscale_factor"); err != nil {
-			return Network{}, err
-		}
+	networks.add(Neosr, func(s Spec, a *args) Network {
+		ownScale(s, a, "upscale_factor")
 		n := msdan{scale: s.Scale, channels: a.int("channels", 48), blocks: a.int("num_DFEB", 8)}
-		switch {
-		case s.Scale < 2 || s.Scale > 4:
-			return Network{}, fmt.Errorf("upscale_factor: %d: it is 2, 3 or 4", s.Scale)
-		case n.channels < 4 || n.channels%4 != 0:
-			return Network{}, fmt.Errorf("channels: %d is no multiple of 4", n.channels)
-		}
-		return Network{Forward: n.forward, MinLQ: 8}, nil
+		refuse(s.Scale < 2 || s.Scale > 4, "upscale_factor: %d: it is 2, 3 or 4", s.Scale)
+		refuse(n.channels < 4 || n.channels%4 != 0, "channels: %d is no multiple of 4", n.channels)
+		return Network{Forward: n.forward, MinLQ: 8}
 	}, "msdan")
 })
 

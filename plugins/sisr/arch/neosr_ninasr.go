@@ -8,17 +8,17 @@ import (
 
 // NinaSR of neosr: neosr/archs/ninasr_arch.py at 31c7022.
 var _ = entry(func() {
-	networks.add(Neosr, func(s Spec, a *args) (Network, error) {
+	networks.add(Neosr, func(s Spec, a *args) Network {
 		n := ninasr{
 			scale: s.Scale, blocks: a.int("n_resblocks", 26), feats: a.int("n_feats", 32), colors: a.int("n_colors", 3),
 			expansion: a.float("expansion", 2),
 		}
-		return n.network(), nil
+		return n.network()
 	}, "ninasr")
 	preset := func(name string, blocks, feats int64) {
-		networks.add(Neosr, func(s Spec, a *args) (Network, error) {
+		networks.add(Neosr, func(s Spec, a *args) Network {
 			a.swallow = true // **kwargs, which it does not pass on (line 119)
-			return ninasr{scale: s.Scale, blocks: blocks, feats: feats, colors: 3, expansion: 2}.network(), nil
+			return ninasr{scale: s.Scale, blocks: blocks, feats: feats, colors: 3, expansion: 2}.network()
 		}, name)
 	}
 	preset("ninasr_b0", 10, 16)

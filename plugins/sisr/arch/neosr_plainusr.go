@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -10,7 +9,7 @@ import (
 // PlainUSR of neosr: neosr/archs/plainusr_arch.py at 31c7022.
 var _ = entry(func() {
 	preset := func(name string, feat, attn int64, im ...int64) {
-		networks.add(Neosr, func(s Spec, a *args) (Network, error) {
+		networks.add(Neosr, func(s Spec, a *args) Network {
 			n := plainUSR{
 				scale: s.Scale, feat: a.int("n_feat", feat), im: a.ints("im_feat", im...), attn: a.int("attn_feat", attn),
 			}
@@ -19,11 +18,10 @@ var _ = entry(func() {
 				want = 2
 			}
 			falling := func(a, b int64) int { return int(b - a) }
-			if len(n.im) < want || n.im[0] != n.feat || !slices.IsSortedFunc(n.im[:want], falling) {
-				return Network{}, fmt.Errorf("im_feat %v for n_feat %d: the first is n_feat, and none is larger than the one "+
+			refuse(len(n.im) < want || n.im[0] != n.feat || !slices.IsSortedFunc(n.im[:want], falling),
+				"im_feat %v for n_feat %d: the first is n_feat, and none is larger than the one "+
 					"before", n.im, n.feat)
-			}
-			return Network{Forward: n.forward, MinLQ: 7}, nil
+			return Network{Forward: n.forward, MinLQ: 7}
 		}, name)
 	}
 	preset("plainusr", 64, 16, 64, 48, 32)

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -20,18 +19,14 @@ var _ = entry(func() {
 })
 
 // buildSpanNeosr is span (span_arch.py:226). The mean is no buffer, and every result has a name of its own.
-func buildSpanNeosr(s Spec, a *args) (Network, error) {
-	if err := ownScale(s, a, "upscale"); err != nil {
-		return Network{}, err
-	}
+func buildSpanNeosr(s Spec, a *args) Network {
+	ownScale(s, a, "upscale")
 	n := span{inCh: a.int("num_in_ch", 3), outCh: a.int("num_out_ch", 3), feat: a.int("feature_channels", 48),
 		blocks: 6, upscale: s.Scale, norm: a.bool("norm", false)}
-	if n.feat < 1 {
-		return Network{}, fmt.Errorf("feature_channels: %d: it is at least 1", n.feat)
-	}
+	refuse(n.feat < 1, "feature_channels: %d: it is at least 1", n.feat)
 	a.swallow = true
 	a.ignore("bias", "img_range", "rgb_mean")
-	return Network{InCh: n.inCh, Forward: n.forwardNeosr}, nil
+	return Network{InCh: n.inCh, Forward: n.forwardNeosr}
 }
 
 func (n span) forwardNeosr(t *nn.Tape, x nn.Tensor) nn.Tensor {
@@ -62,7 +57,7 @@ func (n span) forwardNeosr(t *nn.Tape, x nn.Tensor) nn.Tensor {
 }
 
 // buildESRGANNeosr is esrgan (esrgan_arch.py:150): traiNNer-redux's blocks between names that live on.
-func buildESRGANNeosr(s Spec, a *args) (Network, error) {
+func buildESRGANNeosr(s Spec, a *args) Network {
 	n := rrdbnet{
 		scale: 4, inNC: a.int("num_in_ch", 3), outNC: a.int("num_out_ch", 3), filters: a.int("num_feat", 64),
 		blocks: a.int("num_block", 23), grow: a.int("num_grow_ch", 32),
@@ -70,7 +65,7 @@ func buildESRGANNeosr(s Spec, a *args) (Network, error) {
 	if s.Scale == 1 || s.Scale == 2 {
 		n.shuffle = 4 / s.Scale
 	}
-	return Network{InCh: n.inNC, Forward: n.forwardNeosr, Multiple: max(n.shuffle, 1)}, nil
+	return Network{InCh: n.inNC, Forward: n.forwardNeosr, Multiple: max(n.shuffle, 1)}
 }
 
 func (n rrdbnet) forwardNeosr(t *nn.Tape, x nn.Tensor) nn.Tensor {
@@ -90,7 +85,7 @@ func (n rrdbnet) forwardNeosr(t *nn.Tape, x nn.Tensor) nn.Tensor {
 }
 
 // buildMosrv2Neosr is mosrv2 (mosrv2_arch.py:183), with RMSNorm and without the buffer that names the upsampler.
-func buildMosrv2Neosr(s Spec, a *args) (Network, error) {
+func buildMosrv2Neosr(s Spec, a *args) Network {
 	n := mosrV2{
 		scale: s.Scale, inCh: a.int("in_ch", 3), blocks: a.int("n_block", 24), dim: a.int("dim", 64),
 		expansion: a.float("expansion_ratio", 1.5), rms: true, pad: 1,
@@ -105,13 +100,11 @@ func buildMosrv2Neosr(s Spec, a *args) (Network, error) {
 	switch n.up.upsample {
 	case "conv", "pixelshuffledirect", "pixelshuffle", "nearest+conv", "dysample":
 	default:
-		return Network{}, fmt.Errorf("upsampler %q is none of conv, pixelshuffledirect, pixelshuffle, nearest+conv, "+
+		reject("upsampler %q is none of conv, pixelshuffledirect, pixelshuffle, nearest+conv, "+
 			"dysample", n.up.upsample)
 	}
-	if err := n.up.check(n.dim); err != nil {
-		return Network{}, err
-	}
-	return Network{InCh: n.inCh, Forward: n.forward, Multiple: n.pad}, nil
+	n.up.check(n.dim)
+	return Network{InCh: n.inCh, Forward: n.forward, Multiple: n.pad}
 }
 
 // sebicaNeosr is sebica (sebica_arch.py:150), whose only results with a name are those of its blocks and its ends.
@@ -120,14 +113,10 @@ type sebicaNeosr struct {
 	mini   bool
 }
 
-func (v sebicaNeosr) build(s Spec, a *args) (Network, error) {
-	if err := ownScale(s, a, "sr_rate"); err != nil {
-		return Network{}, err
-	}
+func (v sebicaNeosr) build(s Spec, a *args) Network {
+	ownScale(s, a, "sr_rate")
 	a.swallow = true
-	if a.bool("mini", v.mini) {
-		return Network{}, fmt.Errorf("mini: %w", ErrUnknown)
-	}
+	refuse(a.bool("mini", v.mini), "mini: %w", ErrUnknown)
 	n := sebica{scale: s.Scale, n: a.int("N", 16)}
 	drop := a.float("dropout", 0)
 	return Network{BatchNorm: true, Forward: func(t *nn.Tape, x nn.Tensor) nn.Tensor {
@@ -140,21 +129,19 @@ func (v sebicaNeosr) build(s Spec, a *args) (Network, error) {
 		h := t.Hold(t.Sequential("tail", out, conv(3*n.scale*n.scale, 1).Module(), dropout, shuffle(n.scale)))
 		base := t.Hold(t.Clamp(t.Upsample(x, n.scale)))
 		return t.Add(h, base)
-	}}, nil
+	}}
 }
 
 // buildMAN is man (man_arch.py:202), which shifts no mean.
 func buildMAN(blocks, feats int64) builder {
-	return func(s Spec, a *args) (Network, error) {
+	return func(s Spec, a *args) Network {
 		n := man{
 			scale: s.Scale, blocks: a.int("n_resblocks", blocks), groups: a.int("n_resgroups", 1),
 			colors: a.int("n_colors", 3), feats: a.int("n_feats", feats),
 		}
 		a.ignore("res_scale")
-		if n.feats < 3 || n.feats%3 != 0 {
-			return Network{}, errors.New("n_feats: the large kernels want three equal parts")
-		}
-		return Network{InCh: n.colors, Forward: n.forwardNeosr}, nil
+		refuse(n.feats < 3 || n.feats%3 != 0, "n_feats: the large kernels want three equal parts")
+		return Network{InCh: n.colors, Forward: n.forwardNeosr}
 	}
 }
 

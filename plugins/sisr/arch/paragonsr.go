@@ -10,10 +10,10 @@ import (
 // in Phhofm/traiNNer-redux at 2f64430b. In the nine versions before, the same names upsampled in other ways.
 var _ = entry(func() {
 	paragon := func(feat, groups, blocks int64, ffn float64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			a.swallow = true
 			n := paragonV1{scale: s.Scale, feat: feat, groups: groups, blocks: blocks, hidden: int64(float64(feat) * ffn)}
-			return Network{Forward: n.forward, Generation: "magic kernel (260169e6)", Assumed: true}, nil
+			return Network{Forward: n.forward, Generation: "magic kernel (260169e6)", Assumed: true}
 		}
 	}
 	register(paragon(28, 2, 3, 1.5), "paragonsr_anime")

@@ -34,25 +34,22 @@ var paragonGenerations = []struct {
 
 // paragonOf is the generation of a name, and whether that is a guess: the one that is asked for, that of the checkout's
 // file, or the one that is assumed. "" is one without a formula.
-func paragonOf(s Spec, hybrid bool) (generation string, assumed bool, err error) {
+func paragonOf(s Spec, hybrid bool) (generation string, assumed bool) {
 	var keys []string
 	for _, g := range paragonGenerations {
 		switch {
 		case g.hybrid != hybrid:
 		case s.Generation == g.key:
-			return g.generation, false, nil
+			return g.generation, false
 		case s.Generation == "" && s.Source == nil && g.assumed:
-			return g.generation, true, nil
+			return g.generation, true
 		default:
 			keys = append(keys, g.key)
 		}
 	}
-	if s.Generation != "" {
-		return "", false, fmt.Errorf("generation %q is none of those that have the name: %s", s.Generation,
-			strings.Join(keys, ", "))
-	}
-	generation, assumed = paragonGeneration(s.Source)
-	return generation, assumed, nil
+	refuse(s.Generation != "",
+		"generation %q is none of those that have the name: %s", s.Generation, strings.Join(keys, ", "))
+	return paragonGeneration(s.Source)
 }
 
 // paragonKnown is the SHA-256 of the arch files that were read line by line, with line ends as in the repository.
@@ -128,19 +125,16 @@ var _ = entry(func() {
 	}
 })
 
-func buildParagon(s Spec, a *args) (Network, error) {
-	generation, assumed, err := paragonOf(s, true)
-	if err != nil {
-		return Network{}, err
-	}
+func buildParagon(s Spec, a *args) Network {
+	generation, assumed := paragonOf(s, true)
 	if _, old := s.Args["hr_blocks"]; old && s.Source == nil && s.Generation == "" { // an argument of version 2.1 alone
 		generation = paragonDynamic
 	}
 	switch {
 	case generation == "":
-		return Network{}, fmt.Errorf("this version of paragonsr2_arch.py: %w", ErrUnknown)
+		reject("this version of paragonsr2_arch.py: %w", ErrUnknown)
 	case generation != paragonFull && generation != paragonWindow && generation != paragonDynamic:
-		return Network{}, fmt.Errorf("the release of ParagonSR2 has no network of that name")
+		reject("the release of ParagonSR2 has no network of that name")
 	case assumed && generation == paragonDynamic && s.Source == nil:
 		a.warn("%s stands for several networks; without the checkout's paragonsr2_arch.py, %s is assumed, the one that "+
 			"takes hr_blocks", s.Type, generation)
@@ -172,9 +166,9 @@ func buildParagon(s Spec, a *args) (Network, error) {
 	switch s.Scale {
 	case 2, 3, 4, 8:
 	default:
-		return Network{}, fmt.Errorf("scale must be 2, 3, 4, or 8, got %d", s.Scale)
+		reject("scale must be 2, 3, 4, or 8, got %d", s.Scale)
 	}
-	return Network{Forward: n.forward, Generation: generation, Assumed: assumed}, nil
+	return Network{Forward: n.forward, Generation: generation, Assumed: assumed}
 }
 
 type paragon struct {

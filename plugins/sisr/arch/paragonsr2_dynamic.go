@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -25,18 +23,16 @@ var paragonDynamicSizes = map[string]struct {
 }
 
 // buildParagonDynamic is the network of a name that version 2.1 has.
-func buildParagonDynamic(s Spec, a *args, assumed bool) (Network, error) {
+func buildParagonDynamic(s Spec, a *args, assumed bool) Network {
 	size, ok := paragonDynamicSizes[s.Type]
-	if !ok {
-		return Network{}, fmt.Errorf("%s of ParagonSR2 has no network of that name", paragonDynamic)
-	}
+	refuse(!ok, "%s of ParagonSR2 has no network of that name", paragonDynamic)
 	n := paragonD{
 		scale: s.Scale, feat: size.feat, groups: size.groups, blocks: size.blocks, band: size.band,
 		hidden: int64(float64(size.feat) * size.ffn), hr: max(a.int("hr_blocks", size.hr), 0),
 		alpha: min(max(a.float("upsampler_alpha", 0.5), 0), 1),
 	}
 	a.swallow = true
-	return Network{Forward: n.forward, Generation: paragonDynamic, Assumed: assumed}, nil
+	return Network{Forward: n.forward, Generation: paragonDynamic, Assumed: assumed}
 }
 
 type paragonD struct {

@@ -23,21 +23,18 @@ var released = []string{paragonTokens, paragonNarrow, paragonRelease, paragonUlt
 
 var _ = entry(func() {
 	release := func(variant string, feat, groups, blocks int64, alpha float64, window int64) builder {
-		return func(s Spec, a *args) (Network, error) {
-			generation, assumed, err := paragonOf(s, false)
-			if err != nil {
-				return Network{}, err
-			}
+		return func(s Spec, a *args) Network {
+			generation, assumed := paragonOf(s, false)
 			first := generation == paragonFirst || generation == paragonDraft
 			switch {
 			case generation == paragonDraft && variant == "realtime":
-				return Network{}, fmt.Errorf("%d features are added to %d: this version of the file does not run", 2*feat, feat)
+				reject("%d features are added to %d: this version of the file does not run", 2*feat, feat)
 			case first && variant == "pro":
-				return Network{}, fmt.Errorf("this version of paragonsr2_arch.py has no network of that name")
+				reject("this version of paragonsr2_arch.py has no network of that name")
 			case generation == paragonTokens && variant == "pro":
-				return Network{}, fmt.Errorf("pro of 5a6cbb0c: %w", ErrUnknown)
+				reject("pro of 5a6cbb0c: %w", ErrUnknown)
 			case !first && !slices.Contains(released, generation):
-				return Network{}, fmt.Errorf("this version of paragonsr2_arch.py: %w", ErrUnknown)
+				reject("this version of paragonsr2_arch.py: %w", ErrUnknown)
 			case s.Source == nil && assumed: // no other generation has these names
 				a.warn("without the checkout's paragonsr2_arch.py, the %s is assumed", generation)
 			case assumed:
@@ -59,7 +56,7 @@ var _ = entry(func() {
 			return Network{
 				InCh: n.inCh, Forward: n.forward, Generation: generation, Assumed: assumed,
 				CheckpointArg: "use_checkpointing", Checkpointing: n.checkpointing,
-			}, nil
+			}
 		}
 	}
 	register(release("realtime", 16, 1, 3, 0.3, 8), "paragonsr2_realtime")

@@ -6,7 +6,7 @@ import "github.com/launch-ml/launch/core/nn"
 // versions differ in the default of hr_blocks of the micro variant, which was 0 until then.
 var _ = entry(func() {
 	static := func(feat, groups, blocks, band, hr int64, ffn float64, fast, norm bool) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := paragonS{
 				scale: s.Scale, feat: feat, groups: groups, blocks: blocks, hr: max(a.int("hr_blocks", hr), 0),
 				alpha: min(max(a.float("upsampler_alpha", 0.5), 0), 1), norm: a.bool("use_norm", norm),
@@ -19,7 +19,7 @@ var _ = entry(func() {
 			}
 			a.ignore("use_channels_last")
 			a.swallow = true
-			return Network{Forward: n.forward, Generation: "static (2464ab17)", Assumed: true}, nil
+			return Network{Forward: n.forward, Generation: "static (2464ab17)", Assumed: true}
 		}
 	}
 	register(static(16, 1, 1, 7, 1, 1.2, true, false), "paragonsr2_static_micro")

@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -11,14 +9,10 @@ import (
 const paragonUltimate = "development (Phhofm/ParagonSR2 dev)"
 
 var _ = entry(func() {
-	register(func(s Spec, a *args) (Network, error) {
-		generation, assumed, err := paragonOf(s, false)
-		switch {
-		case err != nil:
-			return Network{}, err
-		case generation != paragonUltimate && (s.Source != nil || s.Generation != ""):
-			return Network{}, fmt.Errorf("this version of paragonsr2_arch.py has no network of that name")
-		}
+	register(func(s Spec, a *args) Network {
+		generation, assumed := paragonOf(s, false)
+		refuse(generation != paragonUltimate && (s.Source != nil || s.Generation != ""),
+			"this version of paragonsr2_arch.py has no network of that name")
 		n := paragonR{
 			scale: s.Scale, inCh: a.int("in_chans", 3), feat: 180, groups: 9, blocks: 8, variant: "ultimate",
 			alpha: a.float("upsampler_alpha", 0.2), checkpointing: a.bool("use_checkpointing", false), byGroup: true,
@@ -32,7 +26,7 @@ var _ = entry(func() {
 		return Network{
 			InCh: n.inCh, Forward: n.forward, Generation: paragonUltimate, Assumed: assumed, MinLQ: n.window,
 			CheckpointArg: "use_checkpointing", Checkpointing: n.checkpointing,
-		}, nil
+		}
 	}, "paragonsr2_ultimate")
 })
 

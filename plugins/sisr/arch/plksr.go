@@ -10,7 +10,7 @@ import (
 // defaults in traiNNer/archs/plksr_arch.py at 68629319).
 var _ = entry(func() {
 	plksr := func(blocks, kernel int64, ea bool) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := plksr{
 				scale: s.Scale, dim: a.int("dim", 64), blocks: a.int("n_blocks", blocks), ccm: a.string("ccm_type", "DCCM"),
 				kernel: a.int("kernel_size", kernel), lk: a.string("lk_type", "PLK"),
@@ -21,17 +21,17 @@ var _ = entry(func() {
 			switch n.lk {
 			case "PLK", "SparsePLK", "RectSparsePLK":
 			default:
-				return Network{}, fmt.Errorf("unknown LK type: %s", n.lk)
+				reject("unknown LK type: %s", n.lk)
 			}
 			switch n.ccm {
 			case "CCM", "ICCM", "DCCM":
 			default:
-				return Network{}, fmt.Errorf("unknown CCM type: %s", n.ccm)
+				reject("unknown CCM type: %s", n.ccm)
 			}
 			if len(n.sparse) != len(n.dilations) {
 				n.sparse = n.sparse[:min(len(n.sparse), len(n.dilations))] // zip stops at the shorter
 			}
-			return Network{Forward: n.forward}, nil
+			return Network{Forward: n.forward}
 		}
 	}
 	register(plksr(28, 17, true), "plksr")

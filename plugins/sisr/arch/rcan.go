@@ -1,31 +1,26 @@
 package arch
 
 import (
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
 // RCAN (Zhang et al., 2018): traiNNer/archs/rcan_arch.py at 68629319.
 var _ = entry(func() {
 	rcan := func(feats int64, unshuffle bool) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := rcan{
 				scale: s.Scale, groups: a.int("n_resgroups", 10), blocks: a.int("n_resblocks", 20),
 				feats: a.int("n_feats", feats), colors: a.int("n_colors", 3), kernel: a.int("kernel_size", 3),
 				reduction: a.int("reduction", 16), norm: a.bool("norm", false), down: 1, up: s.Scale,
 			}
 			a.ignore("rgb_range", "res_scale")
-			if act := a.string("act_mode", "relu"); act != "relu" {
-				return Network{}, fmt.Errorf("act_mode %q: %w", act, ErrUnknown)
-			}
+			act := a.string("act_mode", "relu")
+			refuse(act != "relu", "act_mode %q: %w", act, ErrUnknown)
 			if a.bool("unshuffle_mod", unshuffle) && s.Scale <= 2 {
 				n.down, n.up = 4/s.Scale, 4
 			}
-			if err := upsamples(n.up); err != nil {
-				return Network{}, err
-			}
-			return Network{InCh: n.colors, Forward: n.forward, NoFP16: true, Multiple: n.down}, nil
+			upsamples(n.up)
+			return Network{InCh: n.colors, Forward: n.forward, NoFP16: true, Multiple: n.down}
 		}
 	}
 	register(rcan(64, false), "rcan")

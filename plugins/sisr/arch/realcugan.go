@@ -1,16 +1,13 @@
 package arch
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
 // Real-CUGAN, as traiNNer-redux builds it from spandrel 0.4.2 (architectures/RealCUGAN/__arch/upcunet_v3.py; defaults in
 // traiNNer/archs/realcugan_arch.py at 68629319): two U-Nets without padding, whose results are cropped.
 var _ = entry(func() {
-	register(func(s Spec, a *args) (Network, error) {
+	register(func(s Spec, a *args) Network {
 		n := realCUGAN{
 			scale: s.Scale, in: a.int("in_channels", 3), out: a.int("out_channels", 3),
 			pro: a.bool("pro", false), fast: a.bool("fast", false),
@@ -18,9 +15,9 @@ var _ = entry(func() {
 		net := Network{Multiple: 2, MinLQ: 20} // reflection wants more pixels than it adds: 18 or 19
 		switch {
 		case n.fast && s.Scale != 2:
-			return Network{}, fmt.Errorf("fast is only supported on scale 2, not %d", s.Scale)
+			reject("fast is only supported on scale 2, not %d", s.Scale)
 		case n.pro && n.fast:
-			return Network{}, errors.New("pro is not supported with fast enabled")
+			reject("pro is not supported with fast enabled")
 		case n.fast:
 			net.MinLQ, net.Forward = 40, n.final
 		case s.Scale == 4:
@@ -31,10 +28,10 @@ var _ = entry(func() {
 			n.in, n.out = 3, 3 // which are not passed on
 			net.Forward = n.direct
 		default:
-			return Network{}, fmt.Errorf("scale must be 2, 3 or 4, not %d", s.Scale)
+			reject("scale must be 2, 3 or 4, not %d", s.Scale)
 		}
 		net.InCh = n.in
-		return net, nil
+		return net
 	}, "realcugan")
 })
 

@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -10,7 +8,7 @@ import (
 // always, which is layer_norm: false here.
 var _ = entry(func() {
 	realplksr := func(dim, blocks, kernel int64, ea bool) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := realplksr{
 				scale: s.Scale, inCh: a.int("in_ch", 3), outCh: a.int("out_ch", 3), dim: a.int("dim", dim),
 				blocks: a.int("n_blocks", blocks), kernel: a.int("kernel_size", kernel), ea: a.bool("use_ea", ea),
@@ -18,10 +16,8 @@ var _ = entry(func() {
 				upsampler: a.string("upsampler", "pixelshuffle"), layerNorm: a.bool("layer_norm", true),
 			}
 			n.pdim = int64(float64(n.dim) * a.float("split_ratio", 0.25))
-			if n.upsampler != "pixelshuffle" && n.upsampler != "dysample" {
-				return Network{}, fmt.Errorf("invalid upsampler: %s", n.upsampler)
-			}
-			return Network{InCh: n.inCh, Forward: n.forward}, nil
+			refuse(n.upsampler != "pixelshuffle" && n.upsampler != "dysample", "invalid upsampler: %s", n.upsampler)
+			return Network{InCh: n.inCh, Forward: n.forward}
 		}
 	}
 	register(realplksr(64, 28, 17, true), "realplksr")

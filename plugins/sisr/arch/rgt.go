@@ -11,7 +11,7 @@ import (
 // traiNNer/archs/rgt_arch.py at 68629319).
 var _ = entry(func() {
 	rgt := func(layers int) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			six := slices.Repeat([]int64{6}, layers)
 			n := rgt{dat: dat{
 				scale: s.Scale, up: s.Scale, in: a.int("in_chans", 3), dim: a.int("embed_dim", 180), split: a.ints("split_size", 8, 32),
@@ -23,13 +23,11 @@ var _ = entry(func() {
 			}}
 			a.ignore("img_size", "img_range", "qk_scale")
 			n.cr = int64(float64(n.dim) * a.float("c_ratio", 0.5))
-			if err := n.check(); err != nil {
-				return Network{}, err
-			}
+			n.check()
 			return Network{
 				InCh: n.in, Forward: n.forward, CheckpointArg: "use_chk", Checkpointing: n.checkpointing, NoFP16: true,
 				Multiple: max(n.split[0], n.split[1]), MinLQ: 16,
-			}, nil
+			}
 		}
 	}
 	register(rgt(8), "rgt")
@@ -42,19 +40,13 @@ type rgt struct {
 	cr int64 // scaled channels
 }
 
-func (n rgt) check() error {
-	if err := n.dat.check(); err != nil {
-		return err
-	}
+func (n rgt) check() {
+	n.dat.check()
 	for i, d := range n.depths {
-		if d > 1 && (n.cr < 1 || n.cr%n.heads[i] != 0) {
-			return fmt.Errorf("c_ratio leaves %d channels for %d heads", n.cr, n.heads[i])
-		}
+		refuse(d > 1 && (n.cr < 1 || n.cr%n.heads[i] != 0), "c_ratio leaves %d channels for %d heads", n.cr, n.heads[i])
 	}
-	if hidden := int64(float64(n.dim) * n.expansion); hidden < 2 || hidden%2 != 0 {
-		return fmt.Errorf("mlp_ratio %v makes %d channels, which are halved", n.expansion, hidden)
-	}
-	return nil
+	hidden := int64(float64(n.dim) * n.expansion)
+	refuse(hidden < 2 || hidden%2 != 0, "mlp_ratio %v makes %d channels, which are halved", n.expansion, hidden)
 }
 
 func (n rgt) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {

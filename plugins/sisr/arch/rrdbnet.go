@@ -12,7 +12,7 @@ import (
 // 68629319), and as BasicSR has it (basicsr/archs/rrdbnet_arch.py at 8d56e3a0).
 var _ = entry(func() {
 	esrgan := func(filters, blocks int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := rrdbnet{
 				scale: s.Scale, inNC: a.int("in_nc", 3), outNC: a.int("out_nc", 3),
 				filters: a.int("num_filters", filters), blocks: a.int("num_blocks", blocks), grow: 32,
@@ -24,12 +24,12 @@ var _ = entry(func() {
 				n.scale = 4
 			}
 			net := Network{InCh: inNC, Forward: n.forward, Multiple: max(n.shuffle, 1)}
-			return net, nil
+			return net
 		}
 	}
 	register(esrgan(64, 23), "esrgan")
 	register(esrgan(32, 12), "esrgan_lite")
-	register(func(s Spec, a *args) (Network, error) {
+	register(func(s Spec, a *args) Network {
 		n := rrdbnet{
 			scale: 4, inNC: a.int("num_in_ch", 3), outNC: a.int("num_out_ch", 3),
 			filters: a.int("num_feat", 64), blocks: a.int("num_block", 23), grow: a.int("num_grow_ch", 32),
@@ -41,7 +41,7 @@ var _ = entry(func() {
 			n.shuffle = 4 / s.Scale
 			n.inNC *= n.shuffle * n.shuffle
 		}
-		return Network{InCh: inNC, Forward: n.forward, Multiple: max(n.shuffle, 1)}, nil
+		return Network{InCh: inNC, Forward: n.forward, Multiple: max(n.shuffle, 1)}
 	}, "rrdbnet")
 })
 

@@ -1,28 +1,24 @@
 package arch
 
 import (
-	"errors"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
 // RTMoSR (umzi2): traiNNer/archs/rtmosr_arch.py at 68629319.
 var _ = entry(func() {
 	rtmosr := func(expansion float64, unshuffle, dccm bool) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := rtMoSR{
 				scale: s.Scale, dim: a.int("dim", 32), blocks: a.int("n_blocks", 2),
 				expansion: a.float("ffn_expansion", expansion), dccm: a.bool("dccm", dccm), se: a.bool("se", true),
 			}
 			n.inner = n.scale
 			if a.bool("unshuffle_mod", unshuffle) && n.scale < 4 {
-				if n.scale == 3 {
-					return Network{}, errors.New("unshuffle_mod does not support 3x")
-				}
+				refuse(n.scale == 3, "unshuffle_mod does not support 3x")
 				n.unshuffle, n.inner = 4/n.scale, 4
 			}
 			n.pad = 2 * max(n.unshuffle, 1)
-			return Network{Forward: n.forward, Multiple: n.pad}, nil
+			return Network{Forward: n.forward, Multiple: n.pad}
 		}
 	}
 	register(rtmosr(2, false, true), "rtmosr")

@@ -10,11 +10,11 @@ import (
 // defaults in traiNNer/archs/safmn_arch.py at 68629319).
 var _ = entry(func() {
 	safmn := func(dim, blocks int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := safmn{
 				scale: s.Scale, dim: a.int("dim", dim), blocks: a.int("n_blocks", blocks), ffn: a.float("ffn_scale", 2),
 			}
-			return Network{Forward: n.forward, Multiple: 8}, nil
+			return Network{Forward: n.forward, Multiple: 8}
 		}
 	}
 	register(safmn(36, 8), "safmn")

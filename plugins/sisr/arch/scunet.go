@@ -10,7 +10,7 @@ import (
 
 // SCUNet (Zhang et al., 2022) as aaf6aa has it: traiNNer/archs/scunet_aaf6aa_arch.py at 68629319.
 var _ = entry(func() {
-	register(func(s Spec, a *args) (Network, error) {
+	register(func(s Spec, a *args) Network {
 		n := scuNet{
 			scale: s.Scale, in: a.int("in_nc", 3), out: a.int("out_nc", 3), residual: a.bool("residual", true),
 			unet: scuBlocks{
@@ -18,16 +18,10 @@ var _ = entry(func() {
 				dropPath: a.float("drop_path_rate", 0), resolution: a.int("input_resolution", 256), up: s.Scale > 1,
 			},
 		}
-		if v, ok := a.get("state"); ok && v != nil {
-			return Network{}, fmt.Errorf("state: %w", ErrUnknown) // a state dict, which no recipe can hold
-		}
-		if err := n.unet.check(); err != nil {
-			return Network{}, err
-		}
-		if n.scale < 1 || n.scale&(n.scale-1) != 0 {
-			return Network{}, fmt.Errorf("scale %d: the network upsamples by powers of two", n.scale)
-		}
-		return Network{InCh: n.in, Forward: n.forward, Multiple: 64, MinLQ: 22}, nil // reflection wants more than it adds
+		a.onlyNone("state") // a state dict, which no recipe can hold
+		n.unet.check()
+		refuse(n.scale < 1 || n.scale&(n.scale-1) != 0, "scale %d: the network upsamples by powers of two", n.scale)
+		return Network{InCh: n.in, Forward: n.forward, Multiple: 64, MinLQ: 22} // reflection wants more than it adds
 	}, "scunet_aaf6aa")
 })
 
@@ -75,14 +69,10 @@ const (
 	scuWindow = 8
 )
 
-func (n scuBlocks) check() error {
-	switch {
-	case len(n.config) < 7:
-		return fmt.Errorf("config %v: 7 numbers of blocks", n.config)
-	case n.dim < 2*scuHead || n.dim%(2*scuHead) != 0:
-		return fmt.Errorf("dim %d: half of it does not divide into heads of %d", n.dim, scuHead)
-	}
-	return nil
+func (n scuBlocks) check() {
+	refuse(len(n.config) < 7, "config %v: 7 numbers of blocks", n.config)
+	refuse(n.dim < 2*scuHead || n.dim%(2*scuHead) != 0,
+		"dim %d: half of it does not divide into heads of %d", n.dim, scuHead)
 }
 
 // forward is the U-Net, as lines of the forward that calls it: what they name lives to its end.

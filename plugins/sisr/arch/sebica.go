@@ -9,9 +9,9 @@ import (
 // Sebica (2024): traiNNer/archs/sebica_arch.py at 68629319.
 var _ = entry(func() {
 	sebicaOf := func(channels int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := sebica{scale: s.Scale, n: a.int("N", channels)}
-			return Network{Forward: n.forward, BatchNorm: true}, nil
+			return Network{Forward: n.forward, BatchNorm: true}
 		}
 	}
 	register(sebicaOf(16), "sebica")

@@ -9,13 +9,13 @@ import (
 // SPAN (Wan et al., 2024): traiNNer/archs/span_arch.py at 68629319.
 var _ = entry(func() {
 	span := func(feat int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := span{
 				inCh: a.int("num_in_ch", 3), outCh: a.int("num_out_ch", 3), feat: a.int("feature_channels", feat),
 				blocks: a.int("num_blocks", 6), upscale: s.Scale, norm: a.bool("norm", false),
 			}
 			a.ignore("bias", "img_range", "rgb_mean") // SPAB does not pass its bias on
-			return Network{InCh: n.inCh, Forward: n.forward}, nil
+			return Network{InCh: n.inCh, Forward: n.forward}
 		}
 	}
 	register(span(52), "span")

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -9,24 +8,22 @@ import (
 
 // SPANF and SPANF3: traiNNer/archs/spanf_arch.py and spanf3_arch.py at 68629319.
 var _ = entry(func() {
-	register(func(s Spec, a *args) (Network, error) {
+	register(func(s Spec, a *args) Network {
 		n := spanF{scale: s.Scale, in: a.int("num_in_ch", 3), feat: a.int("feature_channels", 32)}
 		a.ignore("bias", "num_out_ch") // SPAB1 does not pass its bias on; what comes out has the input's channels
-		return Network{InCh: n.in, Forward: n.forward}, nil
+		return Network{InCh: n.in, Forward: n.forward}
 	}, "spanf")
-	register(func(s Spec, a *args) (Network, error) {
+	register(func(s Spec, a *args) Network {
 		n := spanF3{
 			scale: s.Scale, up: s.Scale, in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3),
 			feat: a.int("feature_channels", 48), blocks: a.int("num_blocks", 6),
 		}
 		a.ignore("bias")
 		if a.bool("unshuffle_mod", true) && s.Scale < 3 {
-			if s.Scale < 1 {
-				return Network{}, errors.New("scale: no pixel unshuffle for it")
-			}
+			refuse(s.Scale < 1, "scale: no pixel unshuffle for it")
 			n.pad, n.up = 4/s.Scale, 4
 		}
-		return Network{InCh: n.in, Forward: n.forward, Multiple: n.pad}, nil
+		return Network{InCh: n.in, Forward: n.forward, Multiple: n.pad}
 	}, "spanf3")
 })
 

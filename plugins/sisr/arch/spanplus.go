@@ -1,16 +1,13 @@
 package arch
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
 // SPANPlus (umzi2): traiNNer/archs/spanplus_arch.py at 68629319.
 var _ = entry(func() {
 	spanplus := func(feat, block int64, upsampler string) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := spanPlus{
 				scale: s.Scale, inCh: a.int("num_in_ch", 3), outCh: a.int("num_out_ch", 3), feat: a.int("feature_channels", feat),
 				drop: a.float("drop_rate", 0), upsampler: a.string("upsampler", upsampler),
@@ -24,18 +21,14 @@ var _ = entry(func() {
 			case "ps":
 				n.outCh = n.inCh
 			case "dys":
-				if n.feat < 4 || n.feat%4 != 0 {
-					return Network{}, errors.New("feature_channels: incorrect in_channels and groups values of DySample")
-				}
+				refuse(n.feat < 4 || n.feat%4 != 0, "feature_channels: incorrect in_channels and groups values of DySample")
 			case "conv":
 				n.outCh = n.inCh
-				if s.Scale != 1 {
-					return Network{}, errors.New("upsampler: conv supports only 1x")
-				}
+				refuse(s.Scale != 1, "upsampler: conv supports only 1x")
 			default:
-				return Network{}, fmt.Errorf("upsampler: %s not supported, choose one of ps, dys, conv", n.upsampler)
+				reject("upsampler: %s not supported, choose one of ps, dys, conv", n.upsampler)
 			}
-			return Network{InCh: n.inCh, Forward: n.forward}, nil
+			return Network{InCh: n.inCh, Forward: n.forward}
 		}
 	}
 	register(spanplus(48, 4, "dys"), "spanplus")

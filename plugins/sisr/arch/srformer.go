@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,7 +11,7 @@ import (
 // (architectures/SRFormer/__arch/SRFormer.py; defaults in traiNNer/archs/srformer_arch.py at 68629319).
 var _ = entry(func() {
 	register1 := func(name string, img, window int64, layers int, upsampler string) {
-		register(func(s Spec, a *args) (Network, error) {
+		register(func(s Spec, a *args) Network {
 			six := slices.Repeat([]int64{6}, layers)
 			n := srformer{swinIR: swinIR{
 				scale: s.Scale, img: a.int("img_size", img), in: a.int("in_chans", 3), dim: a.int("embed_dim", 180),
@@ -23,17 +22,12 @@ var _ = entry(func() {
 				resi: a.string("resi_connection", "1conv"),
 			}, ape: a.bool("ape", false)}
 			a.ignore("qk_scale", "img_range")
-			if a.bool("use_checkpoint", false) {
-				return Network{}, errors.New("use_checkpoint: its blocks are checkpointed without the size that they ask for (SRFormer.py, BasicLayer.forward)")
-			}
-			if p := a.int("patch_size", 1); p != 1 {
-				return Network{}, fmt.Errorf("patch_size %d: %w", p, ErrUnknown)
-			}
+			refuse(a.bool("use_checkpoint", false),
+				"use_checkpoint: its blocks are checkpointed without the size that they ask for (SRFormer.py, BasicLayer.forward)")
+			a.onlyPatch1()
 			n.squeezed = n.dim
-			if err := n.check(); err != nil {
-				return Network{}, err
-			}
-			return Network{InCh: n.in, Forward: n.forward, NoFP16: true, Multiple: n.window, MinLQ: n.window/2 + 1}, nil
+			n.check()
+			return Network{InCh: n.in, Forward: n.forward, NoFP16: true, Multiple: n.window, MinLQ: n.window/2 + 1}
 		}, name)
 	}
 	register1("srformer", 48, 24, 6, "pixelshuffle")
@@ -49,45 +43,31 @@ type srformer struct {
 }
 
 // check finds what upstream's constructor or its first forward stops at.
-func (n srformer) check() error {
-	if n.window < 2 || n.window%2 != 0 || n.img < 1 {
-		return fmt.Errorf("window_size %d, img_size %d: the window is halved", n.window, n.img)
-	}
-	if n.squeezed < 4 || n.squeezed%4 != 0 {
-		return fmt.Errorf("%d channels do not divide by the 4 pixels of a permutation", n.squeezed)
-	}
-	return n.swinIR.check()
+func (n srformer) check() {
+	refuse(n.window < 2 || n.window%2 != 0 || n.img < 1,
+		"window_size %d, img_size %d: the window is halved", n.window, n.img)
+	refuse(n.squeezed < 4 || n.squeezed%4 != 0, "%d channels do not divide by the 4 pixels of a permutation", n.squeezed)
+	n.swinIR.check()
 }
 
 // check finds what the constructors of SwinIR's relatives, or their first forwards, stop at.
-func (n swinIR) check() error {
-	if len(n.heads) < len(n.depths) {
-		return fmt.Errorf("num_heads %v for depths %v", n.heads, n.depths)
-	}
+func (n swinIR) check() {
+	refuse(len(n.heads) < len(n.depths), "num_heads %v for depths %v", n.heads, n.depths)
 	for _, h := range n.heads[:len(n.depths)] {
-		if h < 1 || n.dim%h != 0 {
-			return fmt.Errorf("embed_dim %d does not divide among %d heads", n.dim, h)
-		}
+		refuse(h < 1 || n.dim%h != 0, "embed_dim %d does not divide among %d heads", n.dim, h)
 	}
-	if n.resi != "1conv" && n.resi != "3conv" {
-		return fmt.Errorf("resi_connection %q is none of 1conv, 3conv", n.resi)
-	}
+	refuse(n.resi != "1conv" && n.resi != "3conv", "resi_connection %q is none of 1conv, 3conv", n.resi)
 	switch n.upsampler {
 	case "pixelshuffle":
-		return upsamples(n.scale)
+		upsamples(n.scale)
 	case "nearest+conv":
-		if n.scale != 4 {
-			return fmt.Errorf("upsampler nearest+conv at scale %d: only 4 is supported", n.scale)
-		}
+		refuse(n.scale != 4, "upsampler nearest+conv at scale %d: only 4 is supported", n.scale)
 	case "pixelshuffledirect":
 	case "":
-		if n.scale != 1 {
-			return fmt.Errorf("no upsampler at scale %d: the output is as large as the input", n.scale)
-		}
+		refuse(n.scale != 1, "no upsampler at scale %d: the output is as large as the input", n.scale)
 	default:
-		return fmt.Errorf("upsampler %q is none of pixelshuffle, pixelshuffledirect, nearest+conv", n.upsampler)
+		reject("upsampler %q is none of pixelshuffle, pixelshuffledirect, nearest+conv", n.upsampler)
 	}
-	return nil
 }
 
 func (n srformer) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {

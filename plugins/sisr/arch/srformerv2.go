@@ -1,13 +1,9 @@
 package arch
 
-import (
-	"fmt"
-)
-
 // SRFormerV2 (Zhou et al., 2024): traiNNer/archs/srformerv2_arch.py at 68629319. It is SRFormer with fewer channels in its
 // attention and with blocks of plain windows between: see srformer.
 var _ = entry(func() {
-	register(func(s Spec, a *args) (Network, error) {
+	register(func(s Spec, a *args) Network {
 		n := srformer{swinIR: swinIR{
 			scale: s.Scale, img: a.int("img_size", 64), in: a.int("in_chans", 3), dim: a.int("embed_dim", 240),
 			depths: a.ints("depths", 4, 4, 4, 4, 4, 4), heads: a.ints("num_heads", 8, 8, 8, 8, 8, 8), window: a.int("window_size", 36),
@@ -17,13 +13,10 @@ var _ = entry(func() {
 		}, v2: true}
 		a.ignore("img_range")
 		n.squeezed = 4 * a.int("squeeze_dim", 60)
-		if err := n.check(); err != nil {
-			return Network{}, err
-		}
+		n.check()
 		for i, d := range n.depths {
-			if h := n.heads[i]; n.squeezed%h != 0 || d < 1 {
-				return Network{}, fmt.Errorf("depths %v, squeeze_dim %d, %d heads", n.depths, n.squeezed/4, h)
-			}
+			h := n.heads[i]
+			refuse(n.squeezed%h != 0 || d < 1, "depths %v, squeeze_dim %d, %d heads", n.depths, n.squeezed/4, h)
 		}
 		// Its plain windows divide what is padded for the others, or the first view fails.
 		multiple := n.window
@@ -33,7 +26,7 @@ var _ = entry(func() {
 		return Network{
 			InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing,
 			Multiple: multiple, MinLQ: n.window/2 + 1,
-		}, nil
+		}
 	}, "srformerv2")
 })
 

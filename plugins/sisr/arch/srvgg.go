@@ -10,7 +10,7 @@ import (
 // forward, always with the residual).
 var _ = entry(func() {
 	compact := func(feat, convs int64) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := srvgg{
 				numInCh: a.int("num_in_ch", 3), numOutCh: a.int("num_out_ch", 3), numFeat: a.int("num_feat", feat),
 				numConv: a.int("num_conv", convs), upscale: s.Scale, actType: a.string("act_type", "prelu"),
@@ -22,7 +22,7 @@ var _ = entry(func() {
 	register(compact(64, 16), "compact")
 	register(compact(64, 8), "ultracompact")
 	register(compact(24, 8), "superultracompact")
-	register(func(s Spec, a *args) (Network, error) {
+	register(func(s Spec, a *args) Network {
 		n := srvgg{
 			numInCh: a.int("num_in_ch", 3), numOutCh: a.int("num_out_ch", 3), numFeat: a.int("num_feat", 64),
 			numConv: a.int("num_conv", 16), upscale: a.int("upscale", s.Scale), actType: a.string("act_type", "prelu"),
@@ -38,13 +38,13 @@ type srvgg struct {
 	learnResidual                                bool
 }
 
-func (n srvgg) network() (Network, error) {
+func (n srvgg) network() Network {
 	switch n.actType {
 	case "relu", "prelu", "leakyrelu":
 	default:
-		return Network{}, fmt.Errorf("act_type: %q is none of relu, prelu, leakyrelu", n.actType)
+		reject("act_type: %q is none of relu, prelu, leakyrelu", n.actType)
 	}
-	return Network{InCh: n.numInCh, Forward: n.forward}, nil
+	return Network{InCh: n.numInCh, Forward: n.forward}
 }
 
 func (n srvgg) activation(t *nn.Tape, name string, x nn.Tensor) nn.Tensor {

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,7 +11,7 @@ import (
 // defaults in traiNNer/archs/swin2sr_arch.py at 68629319).
 var _ = entry(func() {
 	swin2sr := func(dim int64, layers int, heads int64, upsampler, resi string) builder {
-		return func(s Spec, a *args) (Network, error) {
+		return func(s Spec, a *args) Network {
 			n := swin2SR{swinIR: swinIR{
 				scale: s.Scale, img: a.int("img_size", 64), in: a.int("in_chans", 3), dim: a.int("embed_dim", dim),
 				depths: a.ints("depths", slices.Repeat([]int64{6}, layers)...), heads: a.ints("num_heads", slices.Repeat([]int64{heads}, layers)...),
@@ -22,16 +21,12 @@ var _ = entry(func() {
 				upsampler: a.string("upsampler", upsampler), resi: a.string("resi_connection", resi),
 			}, ape: a.bool("ape", false)}
 			a.ignore("img_range")
-			if p := a.int("patch_size", 1); p != 1 {
-				return Network{}, fmt.Errorf("patch_size %d: %w", p, ErrUnknown)
-			}
-			if err := n.check(); err != nil {
-				return Network{}, err
-			}
+			a.onlyPatch1()
+			n.check()
 			return Network{
 				InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: true,
 				Multiple: n.window, MinLQ: n.window/2 + 1,
-			}, nil
+			}
 		}
 	}
 	register(swin2sr(240, 9, 8, "nearest+conv", "3conv"), "swin2sr_l")
@@ -46,20 +41,17 @@ type swin2SR struct {
 }
 
 // check finds what upstream's constructor, its first forward or a loss of its output stops at.
-func (n swin2SR) check() error {
-	if n.window < 1 || n.img < 1 || n.img > n.window && n.img%n.window != 0 || n.window%n.shape() != 0 {
-		return fmt.Errorf("img_size %d does not divide into windows of %d", n.img, n.window)
-	}
+func (n swin2SR) check() {
+	refuse(n.window < 1 || n.img < 1 || n.img > n.window && n.img%n.window != 0 || n.window%n.shape() != 0,
+		"img_size %d does not divide into windows of %d", n.img, n.window)
 	switch n.upsampler {
 	case "pixelshuffle_hf":
-		return errors.New("upsampler pixelshuffle_hf: it gives three images, which no loss takes")
+		reject("upsampler pixelshuffle_hf: it gives three images, which no loss takes")
 	case "pixelshuffle_aux":
-		if n.in != 3 {
-			return fmt.Errorf("upsampler pixelshuffle_aux: it wants in_chans 3, not %d", n.in)
-		}
+		refuse(n.in != 3, "upsampler pixelshuffle_aux: it wants in_chans 3, not %d", n.in)
 		n.upsampler = "pixelshuffle"
 	}
-	return n.swinIR.check()
+	n.swinIR.check()
 }
 
 // shape is the side of a block's windows.

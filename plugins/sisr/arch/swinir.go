@@ -23,7 +23,7 @@ var _ = entry(func() {
 })
 
 // build reads the arguments, with those of n as the defaults.
-func (n swinIR) build(s Spec, a *args) (Network, error) {
+func (n swinIR) build(s Spec, a *args) Network {
 	n = swinIR{
 		scale: s.Scale, img: a.int("img_size", n.img), in: a.int("in_chans", 3), dim: a.int("embed_dim", n.dim),
 		depths: a.ints("depths", n.depths...), heads: a.ints("num_heads", n.heads...),
@@ -34,28 +34,21 @@ func (n swinIR) build(s Spec, a *args) (Network, error) {
 		unshuffle: a.int("start_unshuffle", 1),
 	}
 	a.ignore("qk_scale", "img_range")
-	if p := a.int("patch_size", 1); p != 1 {
-		return Network{}, fmt.Errorf("patch_size %d: %w", p, ErrUnknown)
-	}
-	if a.bool("ape", false) {
-		return Network{}, fmt.Errorf("ape: %w", ErrUnknown)
-	}
-	if len(n.heads) != len(n.depths) || n.window < 1 || n.window > n.img {
-		return Network{}, fmt.Errorf("depths %v, num_heads %v, window_size %d", n.depths, n.heads, n.window)
-	}
+	a.onlyPatch1()
+	refuse(a.bool("ape", false), "ape: %w", ErrUnknown)
+	refuse(len(n.heads) != len(n.depths) || n.window < 1 || n.window > n.img,
+		"depths %v, num_heads %v, window_size %d", n.depths, n.heads, n.window)
 	switch {
 	case n.upsampler == "pixelshuffle":
-		if err := upsamples(n.scale); err != nil {
-			return Network{}, err
-		}
+		upsamples(n.scale)
 	case n.upsampler != "pixelshuffledirect" && n.upsampler != "nearest+conv" && n.scale > 1:
-		return Network{}, fmt.Errorf("upsampler %q leaves the image at its size, and the scale is %d: pixelshuffle, "+
+		reject("upsampler %q leaves the image at its size, and the scale is %d: pixelshuffle, "+
 			"pixelshuffledirect and nearest+conv enlarge it", n.upsampler, n.scale)
 	}
 	return Network{
 		InCh: n.in, Forward: n.forward, CheckpointArg: "use_checkpoint", Checkpointing: n.checkpointing, NoFP16: true,
 		Multiple: n.window,
-	}, nil
+	}
 }
 
 type swinIR struct {

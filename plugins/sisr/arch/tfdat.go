@@ -1,9 +1,6 @@
 package arch
 
 import (
-	"errors"
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -11,7 +8,7 @@ import (
 // to it. How many frames a clip has is the data set's to say (clip_size), 5 where it does not. A batch of clips (b, t, c, h, w)
 // is (b, t·c, h, w) here.
 var _ = entry(func() {
-	register(func(s Spec, a *args) (Network, error) {
+	register(func(s Spec, a *args) Network {
 		n := tfdat{
 			fdat: fdat{
 				scale: s.Scale, in: a.int("num_in_ch", 3), dim: a.int("embed_dim", 120), groups: a.int("num_groups", 4),
@@ -28,21 +25,16 @@ var _ = entry(func() {
 		if s.Scale <= 2 {
 			n.unshuffle, n.up.scale = 4/max(s.Scale, 1), 4
 		}
-		if n.frames < 1 || n.frames%2 == 0 {
-			return Network{}, errors.New("clip_size must be odd")
-		}
-		if n.heads < 1 || n.window < 1 || n.reduction < 1 || n.flow < 1 || n.dim%n.heads != 0 || n.dim < n.reduction {
-			return Network{}, fmt.Errorf("embed_dim %d, num_heads %d, window_size %d, aim_reduction_ratio %d, flow_base_ch %d",
-				n.dim, n.heads, n.window, n.reduction, n.flow)
-		}
-		if err := n.up.check(); err != nil {
-			return Network{}, err
-		}
+		refuse(n.frames < 1 || n.frames%2 == 0, "clip_size must be odd")
+		refuse(n.heads < 1 || n.window < 1 || n.reduction < 1 || n.flow < 1 || n.dim%n.heads != 0 || n.dim < n.reduction,
+			"embed_dim %d, num_heads %d, window_size %d, aim_reduction_ratio %d, flow_base_ch %d",
+			n.dim, n.heads, n.window, n.reduction, n.flow)
+		n.up.check()
 		n.align = n.unshuffle * n.window
 		for n.align%8 != 0 { // the least common multiple with 8
 			n.align += n.unshuffle * n.window
 		}
-		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, Multiple: n.align}, nil
+		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, Multiple: n.align}
 	}, "tfdat")
 })
 

@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"fmt"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -14,17 +12,16 @@ type upsampler1 struct {
 }
 
 // check finds what upstream's constructor, or the loss of the first step, stops at, with in channels to come.
-func (u upsampler1) check(in int64) error {
+func (u upsampler1) check(in int64) {
 	switch u.kind {
 	case "conv", "pixelshuffledirect", "pixelshuffle", "nearest+conv":
-		return upsampler3(u).check()
+		upsampler3(u).check()
 	case "dysample":
-		if u.scale > 1 && (in < 4 || in%4 != 0) {
-			return fmt.Errorf("upsampler: %d channels do not divide among the 4 groups of dysample", in)
-		}
-		return nil
+		refuse(u.scale > 1 && (in < 4 || in%4 != 0),
+			"upsampler: %d channels do not divide among the 4 groups of dysample", in)
+	default:
+		reject("upsampler %q is none of conv, pixelshuffledirect, pixelshuffle, nearest+conv, dysample", u.kind)
 	}
-	return fmt.Errorf("upsampler %q is none of conv, pixelshuffledirect, pixelshuffle, nearest+conv, dysample", u.kind)
 }
 
 func (u upsampler1) module(t *nn.Tape, x nn.Tensor) nn.Tensor {

@@ -1,7 +1,6 @@
 package arch
 
 import (
-	"fmt"
 	"math/bits"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -15,35 +14,29 @@ type upsampler3 struct {
 }
 
 // check finds what upstream's constructor, or the loss of the first step, stops at.
-func (u upsampler3) check() error {
+func (u upsampler3) check() {
 	if u.scale == 1 {
-		return nil
+		return
 	}
 	switch u.kind {
 	case "pixelshuffledirect":
 		if u.scale < 1 {
-			return upsamples(u.scale)
+			upsamples(u.scale)
 		}
-		return nil
 	case "pixelshuffle", "nearest+conv", "pa_up":
-		return upsamples(u.scale)
+		upsamples(u.scale)
 	case "dysample":
-		if u.mid <= 4 || u.mid%4 != 0 {
-			return fmt.Errorf("mid_dim %d does not divide among the 4 groups of dysample", u.mid)
-		}
-		return nil
+		refuse(u.mid <= 4 || u.mid%4 != 0, "mid_dim %d does not divide among the 4 groups of dysample", u.mid)
 	case "transpose+conv":
-		if u.scale < 2 || u.scale > 4 {
-			return fmt.Errorf("scale %d is not supported by transpose+conv: 2, 3 and 4 are", u.scale)
-		}
-		return nil
+		refuse(u.scale < 2 || u.scale > 4, "scale %d is not supported by transpose+conv: 2, 3 and 4 are", u.scale)
 	case "lda":
-		return fmt.Errorf("upsampler %q: %w", u.kind, ErrUnknown)
+		reject("upsampler %q: %w", u.kind, ErrUnknown)
 	case "conv":
-		return fmt.Errorf("upsampler %q leaves the image at its size, and the scale is %d", u.kind, u.scale)
+		reject("upsampler %q leaves the image at its size, and the scale is %d", u.kind, u.scale)
+	default:
+		reject("upsampler %q is none of conv, pixelshuffledirect, pixelshuffle, nearest+conv, dysample, "+
+			"transpose+conv, lda, pa_up", u.kind)
 	}
-	return fmt.Errorf("upsampler %q is none of conv, pixelshuffledirect, pixelshuffle, nearest+conv, dysample, "+
-		"transpose+conv, lda, pa_up", u.kind)
 }
 
 func (u upsampler3) module(t *nn.Tape, x nn.Tensor) nn.Tensor {
