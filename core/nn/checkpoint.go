@@ -47,6 +47,14 @@ func (t *Tape) Checkpoint(name string, x Tensor, m Module) Tensor {
 	return z
 }
 
+// CheckpointIf is Checkpoint where on is true, and Call elsewhere.
+func (t *Tape) CheckpointIf(on bool, name string, x Tensor, m Module) Tensor {
+	if on {
+		return t.Checkpoint(name, x, m)
+	}
+	return t.Call(name, x, m)
+}
+
 // segment begins a segment, in the memory of one of a tape before if there is one.
 func (t *Tape) segment() int {
 	n := len(t.segs)

@@ -7,6 +7,14 @@ func (t *Tape) CheckpointReentrant(name string, x Tensor, m Module) Tensor {
 	return t.Checkpoint(name, x, func(t *Tape, x Tensor) Tensor { return t.reentered(x, m) })
 }
 
+// ReentrantIf is CheckpointReentrant where on is true, and Call elsewhere.
+func (t *Tape) ReentrantIf(on bool, name string, x Tensor, m Module) Tensor {
+	if on {
+		return t.CheckpointReentrant(name, x, m)
+	}
+	return t.Call(name, x, m)
+}
+
 // CheckpointReentrantAll is [Tape.CheckpointReentrant] of a function that keeps other tensors for its second run: what
 // a functools.partial or a closure holds.
 func (t *Tape) CheckpointReentrantAll(name string, m Module, x Tensor, held ...Tensor) Tensor {

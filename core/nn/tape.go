@@ -258,6 +258,12 @@ func (t *Tape) Scope(name string, f func(), args ...Tensor) {
 	t.node, t.line = at, line
 }
 
+// Within is a Scope that returns what f returns.
+func (t *Tape) Within(name string, f func() Tensor, args ...Tensor) (y Tensor) {
+	t.Scope(name, func() { y = f() }, args...)
+	return y
+}
+
 // Call calls the submodule m of that name with x. It returns what m returns.
 func (t *Tape) Call(name string, x Tensor, m Module) (y Tensor) {
 	at, line, frame := t.node, t.line, t.frame
@@ -288,10 +294,34 @@ func (t *Tape) Sequential(name string, x Tensor, ms ...Module) Tensor {
 	})
 }
 
+// Repeat is [m for _ in range(n)]: each has parameters of its own, by its place in a Sequential.
+func Repeat(m Module, n int64) []Module {
+	ms := make([]Module, max(n, 0))
+	for i := range ms {
+		ms[i] = m
+	}
+	return ms
+}
+
 // Hold marks x as a local variable, which lives until its function returns.
 func (t *Tape) Hold(x Tensor) Tensor {
 	t.held = append(t.held, x.store)
 	return x
+}
+
+// HoldAll marks each as a local variable.
+func (t *Tape) HoldAll(xs ...Tensor) {
+	for _, x := range xs {
+		t.Hold(x)
+	}
+}
+
+// Assign is the assignment of a new value in a loop: it makes the variable the first time, and rebinds it from then on.
+func (t *Tape) Assign(first bool, old, new Tensor) Tensor {
+	if first {
+		return t.Hold(new)
+	}
+	return t.Rebind(old, new)
 }
 
 // Rebind is the assignment of a new value to the variable that held old, which lives until the new value exists:

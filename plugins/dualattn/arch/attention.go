@@ -1,16 +1,17 @@
 package arch
 
-import "github.com/launch-ml/launch/core/nn"
+import (
+	"slices"
+
+	"github.com/launch-ml/launch/core/nn"
+)
 
 // heads is x.reshape(b, n, k, heads, dim/heads).permute(2, 0, 3, 1, 4).unbind(0) of a projection to k·dim: views of
 // (b, heads, n, dim/heads). Backward stacks their gradients once (derivatives.yaml, unbind.int).
 func (n Net) heads(t *nn.Tape, x nn.Tensor, k int64) []nn.Tensor {
 	b, tokens, hd := x.Dim(0), x.Dim(1), n.Dim/n.Heads
 	x = t.Permute(t.View(x, b, tokens, k, n.Heads, hd), 2, 0, 3, 1, 4)
-	sizes := make([]int64, k)
-	for i := range sizes {
-		sizes[i] = 1
-	}
+	sizes := slices.Repeat([]int64{1}, int(k))
 	ys := t.Split(x, 0, sizes...)
 	for i, y := range ys {
 		ys[i] = t.View(y, b, n.Heads, tokens, hd)
@@ -35,9 +36,7 @@ func (n Net) attend(t *nn.Tape, q, k, v nn.Tensor) (x, clean, dropped nn.Tensor)
 func (n Net) selfAttention(t *nn.Tape, x nn.Tensor) (y, weights nn.Tensor) {
 	t.Scope("sa", func() {
 		qkv := n.heads(t, t.Linear("qkv", x, 3*n.Dim, true), 3)
-		for _, p := range qkv {
-			t.Hold(p)
-		}
+		t.HoldAll(qkv...)
 		y, weights, _ = n.attend(t, qkv[0], qkv[1], qkv[2])
 		y = n.dropout(t, t.Linear("proj", t.Hold(y), n.Dim, true))
 	}, x)
@@ -125,11 +124,7 @@ func (n Net) rollout(t *nn.Tape, history []nn.Tensor) (scores nn.Tensor) {
 				fused = t.Rebind(fused, t.DivScalar(t.Add(fused, eye)))
 				fused = t.Rebind(fused, t.Div(fused, t.SumDim(fused, -1)))
 				product := t.Matmul(fused, result)
-				if i == 0 {
-					result = t.Hold(product)
-				} else {
-					result = t.Rebind(result, product)
-				}
+				result = t.Assign(i == 0, result, product)
 			}
 			scores = t.Narrow(t.Select(result, 1), 1, tokens-1)
 		})

@@ -204,15 +204,14 @@ var activations = map[string]func(t *nn.Tape, x nn.Tensor) nn.Tensor{
 
 // geluNew is NewGELUActivation.forward (activations.py:66): 0.5 * input * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) *
 // (input + 0.044715 * torch.pow(input, 3.0)))), in the order in which Python evaluates it.
-func geluNew(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+func geluNew(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	return t.Within("", func() nn.Tensor {
 		t.Line("0.5 * input * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (input + 0.044715 * torch.pow(input, 3.0))))")
 		half := t.Hold(t.MulScalar(x))
 		inner := t.Add(x, t.MulScalar(t.Pow(x)))
 		tanh := t.AddScalar(t.Tanh(t.MulScalar(inner)))
-		y = t.Mul(half, tanh)
+		return t.Mul(half, tanh)
 	}, x)
-	return y
 }
 
 // Name is the type in the words of a ledger.

@@ -286,20 +286,19 @@ func (s Step) largestParam() unit.Bytes {
 }
 
 // gather is concat_all_gather: a list of one tensor a rank, then their concatenation.
-func (s Step) gather(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
+func (s Step) gather(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	if s.World <= 1 && (s.Project == Solar || s.Project == SolarK2 || s.Project == SolarExp) && !s.DDP {
 		return x // not initialised
 	}
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		t.Line("tensors_gather = [torch.ones_like(tensor) for _ in range(world_size)]")
 		var list []nn.Tensor
 		for range max(s.World, 1) {
 			list = append(list, t.Hold(t.ZerosLike(x)))
 		}
 		t.Line("torch.cat(tensors_gather, dim=0)")
-		y = t.Cat(0, list...)
+		return t.Cat(0, list...)
 	}, x)
-	return y
 }
 
 // queueLogits are the positive logits beside those against the whole queue, and their labels.
@@ -314,9 +313,8 @@ func (s Step) queueLogits(t *nn.Tape, q, k nn.Tensor) (logits, labels nn.Tensor)
 	pos := t.Hold(t.View(t.Bmm(t.View(q, n, 1, s.Dim), t.View(k, n, s.Dim, 1)), n, 1))
 	t.Line("l_neg = torch.einsum('nc,ck->nk', [q, self.queue.clone().detach()])")
 	clone := t.Copy("clone", queue, s.Dim, s.K)
-	var neg nn.Tensor
-	t.Scope("", func() {
-		neg = t.View(t.Bmm(t.View(q, 1, n, s.Dim), t.View(clone, 1, s.Dim, s.K)), n, s.K)
+	neg := t.Within("", func() nn.Tensor {
+		return t.View(t.Bmm(t.View(q, 1, n, s.Dim), t.View(clone, 1, s.Dim, s.K)), n, s.K)
 	}, clone)
 	neg = t.Hold(neg)
 	t.Line("logits = torch.cat([l_pos, l_neg], dim=1)")
@@ -354,12 +352,11 @@ func (s Step) contrast(t *nn.Tape, q, k nn.Tensor) (loss nn.Tensor) {
 }
 
 // normalize is torch.nn.functional.normalize(x, dim=1): x / x.norm(2, 1, keepdim=True).clamp_min(eps).expand_as(x).
-func normalize(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+func normalize(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	return t.Within("", func() nn.Tensor {
 		norm := t.Hold(t.Expand(t.Clamp(t.Norm(x, 1)), x.Shape()...))
-		y = t.Div(x, norm)
+		return t.Div(x, norm)
 	}, x)
-	return y
 }
 
 // An optimizer keeps states of the size of the trainable parameters, in float32, and needs more while it steps.

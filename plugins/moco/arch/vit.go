@@ -68,7 +68,7 @@ func (v vit) body(o Options) nn.Module {
 			position = t.FrozenParam
 		}
 		x = t.Rebind(x, t.Add(x, position("pos_embed", 1, x.Dim(1), v.dim)))
-		x = t.Rebind(x, t.Sequential("blocks", x, slices.Repeat([]nn.Module{v.block}, int(v.depth))...))
+		x = t.Rebind(x, t.Sequential("blocks", x, nn.Repeat(v.block, v.depth)...))
 		x = t.Rebind(x, t.LayerNorm("norm", x))
 		return t.View(t.Narrow(x, 1, 1), n, v.dim) // x[:, 0]
 	}

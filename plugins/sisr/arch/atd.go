@@ -102,7 +102,7 @@ func (n atd) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features.
 func (n atd) features(t *nn.Tape, x, mask, rpi nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		h, w := x.Dim(2), x.Dim(3)
 		y = t.Hold(t.Call("patch_embed", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 			return t.LayerNorm("norm", t.Hold(tokens(t, x)))
@@ -116,9 +116,8 @@ func (n atd) features(t *nn.Tape, x, mask, rpi nn.Tensor) (y nn.Tensor) {
 			}))
 		}
 		y = t.Rebind(y, t.LayerNorm("norm", y))
-		y = image(t, y, h, w)
+		return image(t, y, h, w)
 	}, x)
-	return y
 }
 
 // basicBlock is BasicBlock: the layers refine a dictionary of tokens as they go.
@@ -133,11 +132,7 @@ func (n atd) basicBlock(t *nn.Tape, x, mask, rpi nn.Tensor, h, w int64, layer in
 			}
 			y, next = n.layer(t, x, td, m, rpi, h, w, n.heads[layer], i == n.depths[layer]-1)
 		}, x, td)
-		if i == 0 {
-			x = t.Hold(y)
-		} else {
-			x = t.Rebind(x, y)
-		}
+		x = t.Assign(i == 0, x, y)
 		td = t.Rebind(td, next)
 	}
 	return x
@@ -154,18 +149,16 @@ func (n atd) layer(t *nn.Tape, x, td, mask, rpi nn.Tensor, h, w, heads int64, la
 	t.Scope("attn_atd", func() { xATD, sim = n.dictionary(t, x, td) }, x, td)
 	t.Hold(xATD)
 	t.Hold(sim)
-	var xACA nn.Tensor
-	t.Scope("attn_aca", func() { xACA = n.categories(t, qkv, sim, heads) }, qkv, sim)
-	t.Hold(xACA)
+	xACA := t.Hold(t.Within("attn_aca", func() nn.Tensor { return n.categories(t, qkv, sim, heads) }, qkv, sim))
 
 	shiftedQKV := t.View(qkv, b, h, w, 3*c)
 	if mask.Dims() > 0 {
 		shiftedQKV = t.Hold(t.Roll(shiftedQKV))
 	}
 	xWindows := t.Hold(windows(t, shiftedQKV, ws))
-	var attnWindows nn.Tensor
-	t.Scope("attn_win", func() { attnWindows = n.windowAttention(t, xWindows, mask, rpi, heads) }, xWindows)
-	t.Hold(attnWindows)
+	attnWindows := t.Hold(t.Within("attn_win", func() nn.Tensor {
+		return n.windowAttention(t, xWindows, mask, rpi, heads)
+	}, xWindows))
 	attnX := t.Hold(windowReverse(t, attnWindows, ws, b, h, w))
 	if mask.Dims() > 0 {
 		attnX = t.Hold(t.Roll(attnX))
@@ -228,9 +221,8 @@ func (n atd) categories(t *nn.Tape, qkv, sim nn.Tensor, heads int64) nn.Tensor {
 	indices := t.Hold(sorted[1])
 	t.Hold(sorted[0])
 	reverse := t.Hold(indexReverse(t, indices))
-	shuffle := func(x, index nn.Tensor) (y nn.Tensor) { // feature_shuffle
-		t.Scope("", func() { y = t.Gather(x, index, x.Shape()...) }, x, index)
-		return y
+	shuffle := func(x, index nn.Tensor) nn.Tensor { // feature_shuffle
+		return t.Within("", func() nn.Tensor { return t.Gather(x, index, x.Shape()...) }, x, index)
 	}
 	shuffled := t.Hold(shuffle(qkv, indices))
 	tail := t.Narrow(shuffled, 1, pad)

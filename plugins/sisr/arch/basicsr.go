@@ -95,11 +95,7 @@ func (n residualNet) rcan(t *nn.Tape, x nn.Tensor) nn.Tensor {
 // body is make_layer.
 func (n residualNet) body(count int64, block nn.Module) nn.Module {
 	return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-		ms := make([]nn.Module, count)
-		for i := range ms {
-			ms[i] = block
-		}
-		return t.Sequential("", x, ms...)
+		return t.Sequential("", x, nn.Repeat(block, count)...)
 	}
 }
 
@@ -162,11 +158,7 @@ func (n rrdbnet) basic(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	}
 	lrelu, c := (*nn.Tape).LeakyReLUInplace, conv(n.filters, 3)
 	feat = t.Hold(t.Rebind(feat, t.Conv2d("conv_first", feat, c)))
-	blocks := make([]nn.Module, n.blocks)
-	for i := range blocks {
-		blocks[i] = n.rrdb
-	}
-	bodyFeat := t.Hold(t.Conv2d("conv_body", t.Sequential("body", feat, blocks...), c))
+	bodyFeat := t.Hold(t.Conv2d("conv_body", t.Sequential("body", feat, nn.Repeat(n.rrdb, n.blocks)...), c))
 	feat = t.Rebind(feat, t.Add(feat, bodyFeat))
 	for i := range 2 {
 		feat = t.Rebind(feat, lrelu(t, t.Conv2d(fmt.Sprint("conv_up", i+1), t.Upsample(feat, 2), c)))

@@ -196,8 +196,7 @@ func spyNet(t *nn.Tape, ref, supp nn.Tensor) nn.Tensor {
 	h, w := ref.Dim(2), ref.Dim(3)
 	hFloor, wFloor := multiple(h, 32), multiple(w, 32)
 	ref, supp = t.Hold(t.Interpolate(ref, hFloor, wFloor)), t.Hold(t.Interpolate(supp, hFloor, wFloor))
-	var flow nn.Tensor
-	t.Scope("", func() { flow = spyProcess(t, ref, supp) }, ref, supp)
+	flow := t.Within("", func() nn.Tensor { return spyProcess(t, ref, supp) }, ref, supp)
 	flow = t.Hold(t.Interpolate(flow, h, w))
 	for range 2 { // flow[:, 0] *= …, flow[:, 1] *= …
 		flow = t.WriteSlice(flow, t.Narrow(flow, 1, 1), true)
@@ -223,11 +222,7 @@ func spyProcess(t *nn.Tape, ref, supp nn.Tensor) nn.Tensor {
 		if up.Dim(2) != ref.Dim(2) || up.Dim(3) != ref.Dim(3) {
 			up = t.PadTo(up, true, up.Dim(0), 2, ref.Dim(2), ref.Dim(3))
 		}
-		if level == 0 {
-			upsampled = t.Hold(up)
-		} else {
-			upsampled = t.Rebind(upsampled, up)
-		}
+		upsampled = t.Assign(level == 0, upsampled, up)
 		x := t.Cat(1, ref, flowWarp(t, supp, t.Permute(upsampled, 0, 2, 3, 1)), upsampled)
 		flow = t.Rebind(flow, t.Add(t.Call(fmt.Sprint("basic_module.", level), x, spyModule), upsampled))
 	}
@@ -244,15 +239,14 @@ func spyModule(t *nn.Tape, x nn.Tensor) nn.Tensor {
 }
 
 // flowWarp is flow_warp (arch_util.py) of an image by a flow (b, h, w, 2).
-func flowWarp(t *nn.Tape, x, flow nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+func flowWarp(t *nn.Tape, x, flow nn.Tensor) nn.Tensor {
+	return t.Within("", func() nn.Tensor {
 		h, w := x.Dim(2), x.Dim(3)
 		grid := t.Hold(t.Zeros(nn.F32, h, w, 2))
 		vgrid := t.Hold(t.Add(grid, flow))
 		axis := func() nn.Tensor { return t.Hold(t.AddScalar(t.DivScalar(t.MulScalar(t.Select(vgrid, 3))))) }
 		vgridX, vgridY := axis(), axis()
 		scaled := t.Hold(t.StackLast(vgridX, vgridY))
-		y = t.GridSample(x, scaled)
+		return t.GridSample(x, scaled)
 	}, x, flow)
-	return y
 }

@@ -100,11 +100,7 @@ func (n edvr) align(t *nn.Tape, nbr, ref [3]nn.Tensor) nn.Tensor {
 	c := conv(n.feat, 3)
 	var offset, feat, upOffset, upFeat nn.Tensor
 	set := func(v *nn.Tensor, x nn.Tensor) {
-		if v.Dims() == 0 {
-			*v = t.Hold(x)
-		} else {
-			*v = t.Rebind(*v, x)
-		}
+		*v = t.Assign(v.Dims() == 0, *v, x)
 	}
 	for i := 2; i >= 0; i-- {
 		level := fmt.Sprint(".l", i+1)
@@ -133,8 +129,8 @@ func (n edvr) align(t *nn.Tape, nbr, ref [3]nn.Tensor) nn.Tensor {
 }
 
 // dcnPack is DCNv2Pack.forward.
-func (n edvr) dcnPack(t *nn.Tape, name string, x, feat nn.Tensor) (y nn.Tensor) {
-	t.Scope(name, func() {
+func (n edvr) dcnPack(t *nn.Tape, name string, x, feat nn.Tensor) nn.Tensor {
+	return t.Within(name, func() nn.Tensor {
 		c := x.Dim(1)
 		w, b := t.Param("weight", n.feat, c, 3, 3), t.Param("bias", n.feat)
 		points := n.groups * 9
@@ -143,9 +139,8 @@ func (n edvr) dcnPack(t *nn.Tape, name string, x, feat nn.Tensor) (y nn.Tensor) 
 		offset := t.Hold(t.Cat(1, p[0], p[1]))
 		mask := t.Hold(t.Sigmoid(p[2]))
 		t.Dead(func() { t.Hold(t.Mean(t.Abs(offset))) }) // offset_absmean
-		y = t.DeformConv(x, offset, mask, w, b, 1)
+		return t.DeformConv(x, offset, mask, w, b, 1)
 	}, x, feat)
-	return y
 }
 
 // fuse is TSAFusion.forward of (b, t, c, h, w).

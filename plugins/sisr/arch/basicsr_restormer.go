@@ -2,7 +2,6 @@ package arch
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -50,7 +49,7 @@ var _ = entry(func() {
 func (n docRes) restore(t *nn.Tape, x nn.Tensor, dual bool) nn.Tensor {
 	level := func(name string, x nn.Tensor, i int, count int64) nn.Tensor {
 		block := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, n.heads[i]) }
-		return t.Hold(t.Sequential(name, x, slices.Repeat([]nn.Module{block}, int(count))...))
+		return t.Hold(t.Sequential(name, x, nn.Repeat(block, count)...))
 	}
 	plain := func(out int64) nn.Module { return nn.Conv{Out: out, K: 3, NoBias: true}.Module() }
 	first := t.Hold(t.Conv2d("patch_embed.proj", x, nn.Conv{Out: n.dim, K: 3, NoBias: true}))

@@ -77,22 +77,17 @@ func (n craft) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 			offsets: t.Buffer("biases_"+name, nn.F32, offsets, 2),
 		}
 	}
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		y = x
 		for i := range n.depths {
 			z := t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // RCRFG
 				group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.crfb(t, x, rs, i) })
 				return t.Add(t.Conv2d("conv", group, conv(n.dim, 3)), x)
 			})
-			if i == 0 {
-				y = t.Hold(z)
-			} else {
-				y = t.Rebind(y, z)
-			}
+			y = t.Assign(i == 0, y, z)
 		}
-		y = t.Rebind(y, t.Call("norm", y, imageNorm))
+		return t.Rebind(y, t.Call("norm", y, imageNorm))
 	}, x)
-	return y
 }
 
 // crfb is CRFB: windows for the low frequencies, convolutions for the high, and a fusion of both.
@@ -117,11 +112,7 @@ func (n craft) crfb(t *nn.Tape, x nn.Tensor, rs [2]rectangles, layer int) nn.Ten
 		}
 		high = t.Hold(y)
 		t.Scope(fmt.Sprint("hf_blocks.", i), func() { y = n.hfb(t, low, high, n.heads[layer]) }, low, high)
-		if i == 0 {
-			x = t.Hold(y)
-		} else {
-			x = t.Rebind(x, y)
-		}
+		x = t.Assign(i == 0, x, y)
 	}
 	return x
 }
@@ -197,8 +188,7 @@ func (n craft) attention(t *nn.Tape, low, high nn.Tensor, heads int64) nn.Tensor
 	kv := t.Conv2d("kv", low, nn.Conv{Out: 2 * c, K: 1, NoBias: true})
 	kv = t.Hold(t.Conv2d("kv_dwconv", kv, nn.Conv{Out: 2 * c, K: 3, Groups: 2 * c, NoBias: true}))
 
-	var out nn.Tensor
-	t.Scope("", func() { // _forward
+	out := t.Within("", func() nn.Tensor { // _forward
 		split := func(x nn.Tensor) nn.Tensor { return t.View(x, b, heads, c/heads, h*w) }
 		p := t.Split(kv, 1, c, c)
 		q, k, v := split(q), split(p[0]), split(p[1])
@@ -206,7 +196,7 @@ func (n craft) attention(t *nn.Tape, low, high nn.Tensor, heads int64) nn.Tensor
 		k = t.Hold(t.NormalizeDim(k, -1))
 		attn := t.Hold(t.Mul(t.Matmul(q, t.Transpose(k, -2, -1)), t.Param("temperature", heads, 1, 1)))
 		attn = t.Rebind(attn, t.Softmax(attn))
-		out = t.Matmul(attn, v)
+		return t.Matmul(attn, v)
 	}, q, kv)
 	out = t.Hold(t.View(out, b, c, h, w))
 	return t.Rebind(out, t.Conv2d("project_out", out, one))

@@ -140,7 +140,7 @@ func (n dat) resiConv(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features.
 func (n dat) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		h, w := x.Dim(2), x.Dim(3)
 		if n.iln { // BeforeRG_iLN
 			y = t.Call("before_RG", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return normOrAffine(t, "norm", tokens(t, x), true) })
@@ -148,46 +148,23 @@ func (n dat) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 			y = t.Sequential("before_RG", x, tokens, named((*nn.Tape).LayerNorm))
 		}
 		y = t.Hold(y)
-		first, total := int64(0), int64(0)
-		for _, d := range n.depths {
-			total += d
-		}
-		for i, d := range n.depths {
-			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-				return n.residualGroup(t, x, h, w, int64(i), first, total)
-			}))
-			first += d
-		}
+		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+			return n.residualGroup(t, x, h, w, int64(i), rate)
+		})
 		y = t.Rebind(y, normOrAffine(t, "norm", y, n.iln))
-		y = spread(t, y, h, w)
+		return spread(t, y, h, w)
 	}, x)
-	return y
 }
 
 // residualGroup is ResidualGroup.
-func (n dat) residualGroup(t *nn.Tape, x nn.Tensor, h, w, rg, first, total int64) nn.Tensor {
+func (n dat) residualGroup(t *nn.Tape, x nn.Tensor, h, w, rg int64, rate dropPaths) nn.Tensor {
 	res := x
 	for b := range n.depths[rg] {
-		dropPath := n.dropPath * float64(first+b) / float64(max(total-1, 1))
-		name := fmt.Sprint("blocks.", b)
-		m := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, rg, b, dropPath) }
-		y := x
-		if n.checkpointing {
-			y = t.Checkpoint(name, x, m)
-		} else {
-			y = t.Call(name, x, m)
-		}
-		if b == 0 {
-			x = t.Hold(y)
-		} else {
-			x = t.Rebind(x, y)
-		}
+		m := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, rg, b, rate(b)) }
+		y := t.CheckpointIf(n.checkpointing, fmt.Sprint("blocks.", b), x, m)
+		x = t.Assign(b == 0, x, y)
 	}
-	if n.depths[rg] == 0 {
-		x = t.Hold(spread(t, x, h, w))
-	} else {
-		x = t.Rebind(x, spread(t, x, h, w))
-	}
+	x = t.Assign(n.depths[rg] == 0, x, spread(t, x, h, w))
 	x = t.Rebind(x, t.Call("conv", x, n.resiConv))
 	return t.Add(res, tokens(t, x))
 }
@@ -276,11 +253,10 @@ func (n dat) rectangleWindows(t *nn.Tape, x nn.Tensor, h, w, heads int64, shift 
 			masks[i] = t.Buffer(fmt.Sprint("attn_mask_", i), nn.F32, windows, window, window)
 		}
 	}
-	attend := func(i int, qkv, mask nn.Tensor) (y nn.Tensor) {
-		t.Scope(fmt.Sprint("attns.", i), func() {
-			y = n.windowAttention(t, qkv, mask, i, ph, pw, heads/2)
+	attend := func(i int, qkv, mask nn.Tensor) nn.Tensor {
+		return t.Within(fmt.Sprint("attns.", i), func() nn.Tensor {
+			return n.windowAttention(t, qkv, mask, i, ph, pw, heads/2)
 		}, qkv, mask)
-		return y
 	}
 	var x1, x2 nn.Tensor
 	crop := func(x nn.Tensor) nn.Tensor { return t.View(t.Narrow(t.Narrow(x, 1, h), 2, w), b, l, half) }
@@ -330,16 +306,15 @@ func (r rectangles) attend(t *nn.Tape, qkv, mask nn.Tensor, h, w int64) nn.Tenso
 	b, c, heads, hs, ws := qkv.Dim(1), qkv.Dim(3), r.heads, r.hs, r.ws
 	window := hs * ws
 	im2win := func(x nn.Tensor) (y nn.Tensor) {
-		t.Scope("", func() {
+		return t.Within("", func() nn.Tensor {
 			img := t.Hold(t.View(t.Contiguous(t.Transpose(x, -2, -1)), b, c, h, w))
 			t.Scope("", func() { // img2windows
 				y = t.Contiguous(t.Permute(t.View(img, b, c, h/hs, hs, w/ws, ws), 0, 2, 4, 3, 5, 1))
 				y = t.Hold(t.View(y, -1, window, c))
 			}, img)
 			img = t.Rebind(img, y)
-			y = t.Rebind(img, t.Contiguous(t.Permute(t.View(img, -1, window, heads, c/heads), 0, 2, 1, 3)))
+			return t.Rebind(img, t.Contiguous(t.Permute(t.View(img, -1, window, heads, c/heads), 0, 2, 1, 3)))
 		}, x)
-		return y
 	}
 	p := t.Unbind(qkv)
 	q := t.Hold(im2win(p[0]))

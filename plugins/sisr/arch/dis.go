@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"slices"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -38,7 +36,7 @@ func (n dis) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	if n.depthwise {
 		block = n.lightBlock
 	}
-	bodyOut := t.Hold(t.Sequential("body", feat, slices.Repeat([]nn.Module{block}, int(n.blocks))...))
+	bodyOut := t.Hold(t.Sequential("body", feat, nn.Repeat(block, n.blocks)...))
 	bodyOut = t.Rebind(bodyOut, t.Add(t.Conv2d("fusion", bodyOut, conv(n.feat, 3)), feat))
 
 	out := bodyOut

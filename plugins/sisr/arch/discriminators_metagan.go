@@ -2,7 +2,6 @@ package arch
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -41,7 +40,7 @@ func (d metaGan2) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 				down = d.downsample(d.dims[i])
 			}
 			x = t.Hold(t.Call("down", x, down))
-			return t.Rebind(x, t.Sequential("blocks", x, slices.Repeat([]nn.Module{d.block}, int(blocks))...))
+			return t.Rebind(x, t.Sequential("blocks", x, nn.Repeat(d.block, blocks)...))
 		})
 	}
 	x = t.Hold(t.Sequential("stages", x, stages...))
@@ -98,7 +97,7 @@ func (d metaGAN3) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	for i, blocks := range d.blocks[:len(d.blocks)-1] {
 		stages = append(stages, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // DownBlock
 			x = t.Hold(t.Conv2d("down", x, spectralDown(d.dims[i+1])))
-			return t.Sequential("blocks", x, slices.Repeat([]nn.Module{d.block}, int(blocks))...)
+			return t.Sequential("blocks", x, nn.Repeat(d.block, blocks)...)
 		})
 	}
 	return t.Rebind(x, t.Sequential("stages", x, stages...))

@@ -60,12 +60,11 @@ func (d munet) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // up is UpBlock.
 func (d munet) up(t *nn.Tape, name string, x, skip nn.Tensor) (y nn.Tensor) {
-	t.Scope(name, func() {
+	return t.Within(name, func() nn.Tensor {
 		larger := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.Interpolate(x, skip.Dim(2), skip.Dim(3)) }
 		y = t.Hold(t.Call("magic_upsample", x, magicKernelBy(larger, 1, "sharpen", "resample_conv", "conv_h", "conv_v")))
 		y = t.Rebind(y, t.Conv2d("post_upsample_conv", y, parametrized(skip.Dim(1), 3, 1)))
 		y = t.Rebind(y, t.Cat(1, y, skip))
-		y = t.Sequential("fusion_conv", y, parametrized(skip.Dim(1), 3, 1).Module(), (*nn.Tape).LeakyReLUInplace)
+		return t.Sequential("fusion_conv", y, parametrized(skip.Dim(1), 3, 1).Module(), (*nn.Tape).LeakyReLUInplace)
 	}, x, skip)
-	return y
 }

@@ -48,7 +48,7 @@ func (n ditn) forward(t *nn.Tape, img nn.Tensor) nn.Tensor {
 		img = t.Hold(t.PadTo(img, true, img.Dim(0), img.Dim(1), multiple(h, 8), multiple(w, 8)))
 	}
 	sft := t.Hold(t.Conv2d("sft", img, conv(n.dim, 3)))
-	local := t.Hold(t.Sequential("UFONE", sft, slices.Repeat([]nn.Module{n.body}, int(n.ufone))...))
+	local := t.Hold(t.Sequential("UFONE", sft, nn.Repeat(n.body, n.ufone)...))
 	local = t.Rebind(local, t.Conv2d("conv_after_body", local, conv(n.dim, 3)))
 	out := t.Hold(t.Sequential("upsample", t.Add(local, sft), conv(3*n.scale*n.scale, 3).Module(), shuffle(n.scale)))
 	return t.Narrow(t.Narrow(out, 2, h*n.scale), 3, w*n.scale)
@@ -67,14 +67,14 @@ func (n ditn) body(t *nn.Tape, x nn.Tensor) nn.Tensor {
 			int(n.itl))...))
 		local = t.Rebind(local, t.View(t.Contiguous(t.Permute(t.View(local, b, h/p, w/p, c, p, p), 0, 3, 1, 4, 2, 5)), b,
 			c, h, w))
-		return t.Rebind(local, t.Sequential("SALs", local, slices.Repeat([]nn.Module{n.block("SDA", n.sda)}, int(n.sal))...))
+		return t.Rebind(local, t.Sequential("SALs", local, nn.Repeat(n.block("SDA", n.sda), n.sal)...))
 	}
 	local = t.Hold(t.View(t.Contiguous(t.Permute(local, 0, 2, 4, 1, 3, 5)), -1, c, p, p))
 	local = t.Rebind(local, t.Sequential("ITLs", local, slices.Repeat([]nn.Module{n.block("attn", n.attention())},
 		int(n.itl))...))
 	local = t.View(local, b, h/p, w/p, c, p, p)
 	global := t.Hold(t.View(t.Contiguous(t.Permute(local, 0, 3, 1, 4, 2, 5)), b, c, h, w))
-	return t.Rebind(global, t.Sequential("SALs", global, slices.Repeat([]nn.Module{n.block("SDA", n.sda)}, int(n.sal))...))
+	return t.Rebind(global, t.Sequential("SALs", global, nn.Repeat(n.block("SDA", n.sda), n.sal)...))
 }
 
 // block is ITL and SAL, which differ in their first half.

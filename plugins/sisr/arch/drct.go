@@ -88,26 +88,17 @@ func (n drct) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features.
 func (n drct) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		h, w := x.Dim(2), x.Dim(3)
 		y = t.Hold(t.Call("patch_embed", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 			return t.LayerNorm("norm", t.Hold(tokens(t, x)))
 		}))
-		first, total := int64(0), int64(0)
-		for _, d := range n.depths {
-			total += d
-		}
-		for i, d := range n.depths {
-			dropPath := n.dropPath * float64(first) / float64(max(total-1, 1))
-			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-				return n.rdg(t, x, h, w, i, dropPath)
-			}))
-			first += d
-		}
+		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+			return n.rdg(t, x, h, w, i, rate(0))
+		})
 		y = t.Rebind(y, t.LayerNorm("norm", y))
-		y = image(t, y, h, w)
+		return image(t, y, h, w)
 	}, x)
-	return y
 }
 
 // rdg is RDG: each block sees what all before it have made.
@@ -133,11 +124,7 @@ func (n drct) rdg(t *nn.Tape, x nn.Tensor, h, w int64, layer int, dropPath float
 			}
 			return tokens(t, x)
 		}
-		if n.checkpointing && t.Training {
-			y = t.Checkpoint("", in, m)
-		} else {
-			y = t.Call("", in, m)
-		}
+		y = t.CheckpointIf(n.checkpointing && t.Training, "", in, m)
 		xs = append(xs, t.Hold(y))
 	}
 	return t.Add(t.MulScalar(y), x)
@@ -166,11 +153,10 @@ func (n drct) block(t *nn.Tape, x nn.Tensor, h, w, i, heads int64, dropPath floa
 	if h != n.img || w != n.img { // calculate_mask, moved to the device
 		mask = t.Zeros(nn.F32, h/ws*(w/ws), ws*ws, ws*ws)
 	}
-	var y nn.Tensor
-	t.Scope("attn", func() {
+	y := t.Within("attn", func() nn.Tensor {
 		m := n.swinIR
 		m.dim = c
-		y = m.attention(t, xWindows, mask, ws, heads)
+		return m.attention(t, xWindows, mask, ws, heads)
 	}, xWindows, mask)
 	attnWindows := t.Hold(y)
 	y = windowReverse(t, attnWindows, ws, b, h, w)

@@ -90,17 +90,11 @@ func (n elan) elab(t *nn.Tape, x nn.Tensor, shift bool) nn.Tensor {
 	var atns []nn.Tensor
 	for i := range 1 + n.share {
 		z := t.Add(t.Call(fmt.Sprint("modules_lfe.lfe_", i), x, n.lfe), x)
-		if i == 0 {
-			x = t.Hold(z)
-		} else {
-			x = t.Rebind(x, z)
-		}
+		x = t.Assign(i == 0, x, z)
 		var out nn.Tensor
 		t.Scope(fmt.Sprint("modules_gmsa.gmsa_", i), func() { out, atns = n.gmsa(t, x, atns, shift) }, x)
 		if i == 0 {
-			for _, atn := range atns {
-				t.Hold(atn)
-			}
+			t.HoldAll(atns...)
 			y = t.Hold(out)
 		} else {
 			y = t.Rebind(y, out)
@@ -146,11 +140,7 @@ func (n elan) gmsa(t *nn.Tape, x nn.Tensor, prev []nn.Tensor, shift bool) (nn.Te
 			t.Hold(part)
 		}
 		cut := t.Rearrange(part, parts, count, ws*ws, third)
-		if i == 0 {
-			qv = t.Hold(cut)
-		} else {
-			qv = t.Rebind(qv, cut)
-		}
+		qv = t.Assign(i == 0, qv, cut)
 		pixels := t.Split(qv, 0, slices.Repeat([]int64{1}, int(parts))...)
 		v := t.View(pixels[parts-1], count, ws*ws, third)
 		if prev == nil {

@@ -33,11 +33,7 @@ func (n elysiumSR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		out := shallow
 		for i := range n.blocks {
 			y := t.Call(fmt.Sprint("blocks.", i), out, n.block)
-			if i == 0 {
-				out = t.Hold(y)
-			} else {
-				out = t.Rebind(out, y)
-			}
+			out = t.Assign(i == 0, out, y)
 			out = t.Rebind(out, dropPathOf(t, out, n.dropPath*float64(i)/float64(n.blocks-1)))
 		}
 		out = t.Rebind(out, t.Add(t.Conv2d("conv_fuse", out, conv(n.feat, 3)), shallow))

@@ -44,11 +44,7 @@ func (n emt) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	mean := nn.Conv{Out: 3, K: 1, Frozen: true}
 	sub := t.Hold(t.Conv2d("sub_mean", x, mean))
 	head := t.Hold(t.Conv2d("head", sub, conv(n.dim, 3)))
-	blocks := make([]nn.Module, n.blocks)
-	for i := range blocks {
-		blocks[i] = n.block
-	}
-	body := t.Hold(t.Sequential("body", head, blocks...))
+	body := t.Hold(t.Sequential("body", head, nn.Repeat(n.block, n.blocks)...))
 	body = t.Rebind(body, t.Add(body, head))
 	var ms []nn.Module
 	if n.upsampler == "pixelshuffledirect" {
@@ -75,11 +71,7 @@ func (n emt) block(t *nn.Tape, x nn.Tensor) nn.Tensor {
 			sa = func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.swsa(t, x, i%2 == 1) }
 		}
 		y := t.Add(x, t.Call(fmt.Sprint("sa_list.", i), x, sa))
-		if i == 0 { // what the caller passed is the caller's
-			x = t.Hold(y)
-		} else {
-			x = t.Rebind(x, y)
-		}
+		x = t.Assign(i == 0, x, y) // what the caller passed is the caller's
 		x = t.Rebind(x, t.Add(x, t.Call(fmt.Sprint("mlp_list.", i), x, n.feedForward)))
 	}
 	return x

@@ -69,11 +69,7 @@ func (n escReal) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	filter = t.Hold(t.Call("", filter, geoEnsemble))
 	for i := range n.blocks {
 		next := t.Call(fmt.Sprint("blocks.", i), feat, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, filter) })
-		if i == 0 {
-			feat = t.Hold(next) // the skip connection holds the first
-		} else {
-			feat = t.Rebind(feat, next)
-		}
+		feat = t.Assign(i == 0, feat, next) // the skip connection holds the first
 	}
 	sum := t.Add(t.Conv2d("last", feat, conv(n.dim, 3)), skip)
 	wide := 2 * n.dim

@@ -55,9 +55,7 @@ func (n esrganPlus) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 // shortcut is _ShortcutBlock.
 func (n esrganPlus) shortcut(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	body := make([]nn.Module, 0, n.blocks+1)
-	for range n.blocks {
-		body = append(body, n.rrdb)
-	}
+	body = append(body, nn.Repeat(n.rrdb, n.blocks)...)
 	body = append(body, conv(n.filters, 3).Module())
 	return t.Add(x, t.Sequential("sub", x, body...))
 }

@@ -46,11 +46,7 @@ func (n exampleNet) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	feat := t.Hold(t.Conv2d("conv_first", x, conv(n.feat, 3)))
 	for i := range n.blocks {
 		name := fmt.Sprintf("blocks.%d", i)
-		if n.checkpoint && !t.Inference() {
-			feat = t.Rebind(feat, t.Checkpoint(name, feat, n.block))
-		} else {
-			feat = t.Rebind(feat, t.Call(name, feat, n.block))
-		}
+		feat = t.Rebind(feat, t.CheckpointIf(n.checkpoint && !t.Inference(), name, feat, n.block))
 	}
 	out := t.Hold(t.Conv2d("conv_last", feat, conv(3*n.scale*n.scale, 3)))
 	out = t.Rebind(out, t.PixelShuffle(out, n.scale))

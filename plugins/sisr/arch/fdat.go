@@ -127,9 +127,9 @@ func (n fdat) block(t *nn.Tape, x nn.Tensor, h, w int64, spatial bool, dropPath 
 	convolved := tokens(t, t.Call("", n1, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // _conv_fwd
 		return t.Sequential("conv", image(t, x, h, w), plain.Module(), (*nn.Tape).GELU)
 	}))
-	var fused nn.Tensor
-	t.Scope("inter", func() { fused = n.interaction(t, attn, convolved, h, w, spatial) }, attn, convolved)
-	t.Hold(fused)
+	fused := t.Hold(t.Within("inter", func() nn.Tensor {
+		return n.interaction(t, attn, convolved, h, w, spatial)
+	}, attn, convolved))
 	x = t.Hold(t.Add(x, dropPathOf(t, fused, dropPath)))
 	ffn := t.Call("ffn", t.LayerNorm("n2", x), func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.feedForward(t, x, h, w) })
 	return t.Rebind(x, t.Add(x, dropPathOf(t, ffn, dropPath)))

@@ -169,11 +169,7 @@ func (n flexNet) mixed(t *nn.Tape, x nn.Tensor, h, w, count int64) nn.Tensor {
 	y := x // the shortcut: whoever calls holds it
 	for i := range count {
 		z := t.Call(fmt.Sprint("t_blocks.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w) })
-		if i == 0 {
-			y = t.Hold(z)
-		} else {
-			y = t.Rebind(y, z)
-		}
+		y = t.Assign(i == 0, y, z)
 	}
 	y = t.Rebind(y, t.Cat(-1, x, y))
 	img := spread(t, y, h, w) // of twice the channels

@@ -53,14 +53,14 @@ func (n gaterV3) forward(t *nn.Tape, inp nn.Tensor) nn.Tensor {
 	for i, gated := range n.enc {
 		var short nn.Tensor
 		x = t.Rebind(x, t.Call(fmt.Sprint("gater_encode.", i), x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // Block
-			x = t.Sequential("gated", x, slices.Repeat([]nn.Module{metaGated}, int(gated))...)
+			x = t.Sequential("gated", x, nn.Repeat(metaGated, gated)...)
 			short = t.Hold(x)
 			return t.Sequential("scale", x, nn.Conv{Out: x.Dim(1) / 2, K: 3, NoBias: true}.Module(), unshuffle(2))
 		}))
 		shorts = append(shorts, t.Hold(short))
 	}
 
-	x = t.Rebind(x, t.Sequential("latent", x, slices.Repeat([]nn.Module{gaterGatedCNN}, int(n.latent))...))
+	x = t.Rebind(x, t.Sequential("latent", x, nn.Repeat(gaterGatedCNN, n.latent)...))
 	slices.Reverse(shorts)
 	for i, gated := range n.dec {
 		short := shorts[i]
@@ -69,7 +69,7 @@ func (n gaterV3) forward(t *nn.Tape, inp nn.Tensor) nn.Tensor {
 			up := t.Sequential("scale", x, nn.Conv{Out: dim * 2, K: 3, NoBias: true}.Module(), shuffle(2))
 			x = t.Hold(t.Cat(1, up, short))
 			x = t.Rebind(x, t.Conv2d("shor", x, conv(dim/2, 1)))
-			return t.Sequential("gated", x, slices.Repeat([]nn.Module{metaGated}, int(gated))...)
+			return t.Sequential("gated", x, nn.Repeat(metaGated, gated)...)
 		}))
 	}
 
@@ -88,9 +88,9 @@ func (n gaterV3) span(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 		out, _ := gaterSPAB(t, x)
 		return out
 	}
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		short := t.Hold(t.Call("span_block0", x, spab))
-		sisr := t.Hold(t.Sequential("span_n_b", short, slices.Repeat([]nn.Module{spab}, int(n.sisr))...))
+		sisr := t.Hold(t.Sequential("span_n_b", short, nn.Repeat(spab, n.sisr)...))
 		var out nn.Tensor
 		sisr = t.Rebind(sisr, t.Call("span_end", sisr, func(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 			y, out = gaterSPAB(t, x)
@@ -98,9 +98,8 @@ func (n gaterV3) span(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 		}))
 		t.Hold(out)
 		sisr = t.Rebind(sisr, t.Call("sisr_end_conv", sisr, gaterConv3XC(n.dim, 1, true)))
-		y = t.Rebind(sisr, t.Conv2d("sisr_cat_conv", t.Cat(1, x, sisr, short, out), conv(n.dim, 1)))
+		return t.Rebind(sisr, t.Conv2d("sisr_cat_conv", t.Cat(1, x, sisr, short, out), conv(n.dim, 1)))
 	}, x)
-	return y
 }
 
 // gaterSPAB is SPAB.forward. Its activation works in place, so what it returns as out1 is the activation's result.

@@ -98,38 +98,26 @@ type grlWindow struct {
 
 // features is forward_features.
 func (n grl) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		h, w := x.Dim(2), x.Dim(3)
 		y = t.Hold(t.LayerNorm("norm_start", tokens(t, x)))
 		y = t.Rebind(y, t.Dropout(y, n.drop))
 
 		windows, stripes := n.windows(t, h, w)
-		first, total := int64(0), int64(0)
-		for _, d := range n.depths {
-			total += d
-		}
-		for i, d := range n.depths {
-			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // TransformerStage
-				res := x
-				for b := range d {
-					rate := n.dropPath * float64(first+b) / float64(max(total-1, 1))
-					block := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, i, b, rate, windows, stripes[b%2]) }
-					out := t.Call(fmt.Sprint("blocks.", b), res, block)
-					if b == 0 {
-						res = t.Hold(out)
-					} else {
-						res = t.Rebind(res, out)
-					}
-				}
-				res = t.Rebind(res, tokens(t, t.Call("conv", image(t, res, h, w), n.resiConv)))
-				return t.Add(res, x)
-			}))
-			first += d
-		}
+		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+			res := x // of a TransformerStage
+			for b := range n.depths[i] {
+				rate := rate(b)
+				block := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, i, b, rate, windows, stripes[b%2]) }
+				out := t.Call(fmt.Sprint("blocks.", b), res, block)
+				res = t.Assign(b == 0, res, out)
+			}
+			res = t.Rebind(res, tokens(t, t.Call("conv", image(t, res, h, w), n.resiConv)))
+			return t.Add(res, x)
+		})
 		y = t.Rebind(y, t.LayerNorm("norm_end", y))
-		y = image(t, y, h, w)
+		return image(t, y, h, w)
 	}, x)
-	return y
 }
 
 // windows are the tables, indices and masks of the window attention, and those of the stripes by their direction: lying and standing,
@@ -208,8 +196,7 @@ func (n grl) mixed(t *nn.Tape, x nn.Tensor, h, w int64, layer int, b int64, wind
 		y = t.Rebind(y, t.Clone(t.Transpose(y, 1, 2)))
 		return n.merge(t, y, h, w, n.window, n.window, b%2 == 0)
 	}))
-	var xStripe nn.Tensor
-	t.Scope("stripe_attn", func() {
+	xStripe := t.Within("stripe_attn", func() nn.Tensor {
 		sh, sw, shift := n.stripe[0], n.stripe[1], n.shift && b%4 >= 2
 		if b%2 != 0 {
 			sh, sw = sw, sh
@@ -228,7 +215,7 @@ func (n grl) mixed(t *nn.Tape, x nn.Tensor, h, w int64, layer int, b int64, wind
 		y := t.Hold(n.attend(t, a, qkv[1], qkv[2], "attn_transform1", stripes[0]))
 		y = t.Rebind(y, n.attend(t, qkv[0], a, y, "attn_transform2", stripes[1]))
 		y = t.Rebind(y, t.Clone(t.Transpose(y, 1, 2)))
-		xStripe = n.merge(t, y, h, w, sh, sw, shift)
+		return n.merge(t, y, h, w, sh, sw, shift)
 	}, halves[1], anchor)
 	t.Hold(xStripe)
 	y := t.Hold(t.Cat(2, xWindow, xStripe))
@@ -260,10 +247,9 @@ func (n grl) merge(t *nn.Tape, x nn.Tensor, h, w, wh, ww int64, shift bool) nn.T
 // attend is Attention.attn, with AffineTransform.
 func (n grl) attend(t *nn.Tape, q, k, v nn.Tensor, transform string, kind grlWindow) (y nn.Tensor) {
 	heads := q.Dim(1)
-	t.Scope("", func() {
-		normalized := func(x nn.Tensor) (y nn.Tensor) {
-			t.Scope("", func() { y = t.NormalizeDim(x, -1) }, x)
-			return y
+	return t.Within("", func() nn.Tensor {
+		normalized := func(x nn.Tensor) nn.Tensor {
+			return t.Within("", func() nn.Tensor { return t.NormalizeDim(x, -1) }, x)
 		}
 		attn := t.Hold(t.Matmul(normalized(q), t.Transpose(normalized(k), -2, -1)))
 		attn = t.Rebind(attn, t.Call(transform, attn, func(t *nn.Tape, attn nn.Tensor) nn.Tensor {
@@ -283,7 +269,6 @@ func (n grl) attend(t *nn.Tape, q, k, v nn.Tensor, transform string, kind grlWin
 		}))
 		attn = t.Rebind(attn, t.Softmax(attn))
 		attn = t.Rebind(attn, t.Dropout(attn, n.attnDrop))
-		y = t.Matmul(attn, v)
+		return t.Matmul(attn, v)
 	}, q, k, v)
-	return y
 }

@@ -2,6 +2,7 @@ package arch
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -17,10 +18,7 @@ var _ = entry(func() {
 
 func buildHAT(dim, layers int64, compress, squeeze float64, iln bool) builder {
 	return func(s Spec, a *args) Network {
-		six := make([]int64, layers)
-		for i := range six {
-			six[i] = 6
-		}
+		six := slices.Repeat([]int64{6}, int(layers))
 		n := hat{
 			swinIR: swinIR{
 				scale: s.Scale, img: a.int("img_size", 64), in: a.int("in_chans", 3), dim: a.int("embed_dim", dim),
@@ -81,7 +79,7 @@ func (n hat) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features.
 func (n hat) features(t *nn.Tape, x nn.Tensor, over int64) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		h, w := x.Dim(2), x.Dim(3)
 		ws := n.window
 		mask := t.Hold(t.Zeros(x.DType(), h/ws*(w/ws), ws*ws, ws*ws))
@@ -92,38 +90,26 @@ func (n hat) features(t *nn.Tape, x nn.Tensor, over int64) (y nn.Tensor) {
 			}
 			return x
 		}))
-		first, total := int64(0), int64(0)
-		for _, d := range n.depths {
-			total += d
-		}
-		for i := range n.depths {
-			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // RHAG
-				group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-					return n.attenBlocks(t, x, mask, h, w, over, i, first, total)
-				})
-				return t.Add(tokens(t, t.Conv2d("conv", image(t, group, h, w), conv(n.dim, 3))), x)
-			}))
-			first += n.depths[i]
-		}
+		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor { // RHAG
+			group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+				return n.attenBlocks(t, x, mask, h, w, over, i, rate)
+			})
+			return t.Add(tokens(t, t.Conv2d("conv", image(t, group, h, w), conv(n.dim, 3))), x)
+		})
 		y = t.Rebind(y, normOrAffine(t, "norm", y, n.iln))
-		y = image(t, y, h, w)
+		return image(t, y, h, w)
 	}, x)
-	return y
 }
 
 // attenBlocks is AttenBlocks.
-func (n hat) attenBlocks(t *nn.Tape, x, mask nn.Tensor, h, w, over int64, layer int, first, total int64) nn.Tensor {
+func (n hat) attenBlocks(t *nn.Tape, x, mask nn.Tensor, h, w, over int64, layer int, rate dropPaths) nn.Tensor {
 	run := func(name string, x nn.Tensor, m nn.Module) nn.Tensor {
-		if n.checkpointing && t.Training {
-			return t.Rebind(x, t.Checkpoint(name, x, m))
-		}
-		return t.Rebind(x, t.Call(name, x, m))
+		return t.Rebind(x, t.CheckpointIf(n.checkpointing && t.Training, name, x, m))
 	}
 	for i := range n.depths[layer] {
-		dropPath := n.dropPath * float64(first+i) / float64(max(total-1, 1))
 		shift := i % 2 * (n.window / 2)
 		x = run(fmt.Sprint("blocks.", i), x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-			return n.hab(t, x, mask, h, w, shift, n.heads[layer], dropPath)
+			return n.hab(t, x, mask, h, w, shift, n.heads[layer], rate(i))
 		})
 	}
 	return run("overlap_attn", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {

@@ -117,7 +117,7 @@ func (n hit) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features.
 func (n hit) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		h, w := x.Dim(2), x.Dim(3)
 		y = t.Hold(t.Call("patch_embed", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.LayerNorm("norm", tokens(t, x)) }))
 		for i := range n.depths {
@@ -133,9 +133,8 @@ func (n hit) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 			}))
 		}
 		y = t.Rebind(y, t.LayerNorm("norm", y))
-		y = image(t, y, h, w)
+		return image(t, y, h, w)
 	}, x)
-	return y
 }
 
 // padded is check_image_size of an image whose channels are last, to a multiple of the block's own window.
@@ -210,9 +209,7 @@ func (n hit) correlate(t *nn.Tape, qv nn.Tensor, b, h, w int64, win [2]int64, he
 		return t.View(t.Contiguous(t.Permute(x, 0, 1, 3, 2, 4, 5)), b, h, w, c/2)
 	}
 	method := func(f func(t *nn.Tape, q, v nn.Tensor) nn.Tensor) nn.Tensor {
-		var y nn.Tensor
-		t.Scope("", func() { y = f(t, p[0], p[1]) }, p...)
-		y = t.Hold(y)
+		y := t.Hold(t.Within("", func() nn.Tensor { return f(t, p[0], p[1]) }, p...))
 		return t.Rebind(y, reversed(y))
 	}
 	spatial := method(func(t *nn.Tape, q, v nn.Tensor) nn.Tensor { return n.spatial(t, q, v, win, heads) })

@@ -26,11 +26,7 @@ type hyperionSR struct{ scale, feat, groups, blocks int64 }
 func (n hyperionSR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	return t.Call("model", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		shallow := t.Hold(t.Conv2d("conv_in", x, conv(n.feat, 3)))
-		groups := make([]nn.Module, n.groups)
-		for i := range groups {
-			groups[i] = n.group
-		}
-		deep := t.Hold(t.Sequential("body", shallow, groups...))
+		deep := t.Hold(t.Sequential("body", shallow, nn.Repeat(n.group, n.groups)...))
 		fused := t.Hold(t.Add(t.Conv2d("fusion", deep, conv(n.feat, 3)), shallow))
 		out := t.Hold(t.Sequential("upsampler", fused, conv(n.feat*n.scale*n.scale, 3).Module(), shuffle(n.scale)))
 		return t.Rebind(out, t.Conv2d("conv_out", out, conv(3, 3)))
@@ -39,10 +35,7 @@ func (n hyperionSR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // group is ResidualGroup.
 func (n hyperionSR) group(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	blocks := make([]nn.Module, n.blocks)
-	for i := range blocks {
-		blocks[i] = n.block
-	}
+	blocks := nn.Repeat(n.block, n.blocks)
 	return t.Add(x, t.Sequential("blocks", x, blocks...))
 }
 

@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"slices"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -36,7 +34,7 @@ func (n lkfMixer) forward(t *nn.Tape, input nn.Tensor) nn.Tensor {
 	input = t.Hold(t.PadTo(input, true, input.Dim(0), input.Dim(1), multiple(h, 8), multiple(w, 8))) // check_img_size
 	outFea := t.Hold(t.Conv2d("conv_first", input, conv(n.channels, 3)))
 	out := t.Hold(t.Call("layers", outFea, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // Layers
-		return t.Sequential("layers", x, slices.Repeat([]nn.Module{n.fmb}, int(n.blocks))...)
+		return t.Sequential("layers", x, nn.Repeat(n.fmb, n.blocks)...)
 	}))
 	out = t.Rebind(out, t.GELU(t.Conv2d("conv", out, depthwise(n.channels, 3))))
 	y := t.Sequential("upsampler.upsampleOneStep", t.Add(out, outFea), conv(n.out*n.scale*n.scale, 3).Module(), shuffle(n.scale))

@@ -2,7 +2,6 @@ package arch
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -42,7 +41,7 @@ func (n lmlt) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	const side = lmltWindow * 8
 	x = t.Hold(t.PadTo(x, true, x.Dim(0), x.Dim(1), multiple(h, side), multiple(w, side))) // check_img_size
 	x = t.Rebind(x, t.Conv2d("to_feat", x, conv(n.dim, 3)))
-	x = t.Rebind(x, t.Add(t.Sequential("feats", x, slices.Repeat([]nn.Module{n.attBlock}, int(n.blocks))...), x))
+	x = t.Rebind(x, t.Add(t.Sequential("feats", x, nn.Repeat(n.attBlock, n.blocks)...), x))
 	x = t.Rebind(x, t.Narrow(t.Narrow(x, 2, h), 3, w))
 	return t.Sequential("to_img", x, conv(3*n.scale*n.scale, 3).Module(), shuffle(n.scale))
 }
@@ -68,17 +67,9 @@ func (n lmlt) lhsb(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	var s, up nn.Tensor
 	for i := lmltLevels - 1; i >= 0; i-- {
 		y := t.Call(fmt.Sprint("mfr.", i), feats[i], n.downsampleViT)
-		if i == lmltLevels-1 {
-			s = t.Hold(y)
-		} else {
-			s = t.Rebind(s, y)
-		}
+		s = t.Assign(i == lmltLevels-1, s, y)
 		y = t.Upsample(s, 2)
-		if i == lmltLevels-1 {
-			up = t.Hold(y)
-		} else {
-			up = t.Rebind(up, y)
-		}
+		up = t.Assign(i == lmltLevels-1, up, y)
 		if i > 1 { // the list holds each: what was there goes
 			feats[i-1] = t.Rebind(feats[i-1], t.Add(feats[i-1], up))
 		} else if i == 1 {

@@ -118,8 +118,6 @@ func (n resNet50) features(t *nn.Tape, x nn.Tensor) (feats []nn.Tensor) {
 			drop()
 		}
 	}, x)
-	for _, f := range feats {
-		t.Hold(f) // the dictionary that is returned
-	}
+	t.HoldAll(feats...) // the dictionary that is returned
 	return feats
 }

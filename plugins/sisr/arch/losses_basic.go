@@ -102,14 +102,13 @@ func psnrLoss(t *nn.Tape, pred, target nn.Tensor, toY bool) nn.Tensor {
 
 // nccLoss is NCCLoss: the correlation of each channel.
 func nccLoss(t *nn.Tape, sr, hr nn.Tensor) nn.Tensor {
-	var cc nn.Tensor
-	t.Scope("", func() {
+	cc := t.Within("", func() nn.Tensor {
 		c := sr.Dim(1)
 		raw, dst := t.View(sr, c, -1), t.View(hr, c, -1)
 		meanRaw, meanDst := t.Hold(t.MeanDim(raw, 1)), t.Hold(t.MeanDim(dst, 1))
 		above := t.SumDim(t.Mul(t.Sub(raw, meanRaw), t.Sub(dst, meanDst)), 1)
 		below := t.Mul(t.SumDim(t.Pow(t.Sub(raw, meanRaw)), 1), t.SumDim(t.Pow(t.Sub(dst, meanDst)), 1))
-		cc = t.Mean(t.Div(above, t.Sqrt(below)))
+		return t.Mean(t.Div(above, t.Sqrt(below)))
 	}, sr, hr)
 	return t.Neg(t.MulScalar(t.AddScalar(cc)))
 }

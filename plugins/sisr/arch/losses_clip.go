@@ -78,11 +78,7 @@ func clipVision(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	hidden = t.Rebind(hidden, t.LayerNorm("pre_layrnorm", hidden))
 	for i := range clipLayers {
 		y := t.Call(fmt.Sprint("encoder.layers.", i), hidden, clipLayer)
-		if i == 0 {
-			hidden = t.Hold(y) // the first is held outside
-		} else {
-			hidden = t.Rebind(hidden, y)
-		}
+		hidden = t.Assign(i == 0, hidden, y) // the first is held outside
 	}
 	return t.Hold(t.LayerNorm("post_layernorm", t.Select(hidden, 1)))
 }

@@ -39,20 +39,18 @@ var _ = entry(func() {
 // cosineSimilarity is torch.nn.functional.cosine_similarity over dimension 1: each factor divided by a copy of its norm
 // (cosine_similarity in Distance.cpp), in float32 under autocast.
 func cosineSimilarity(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
-	var z nn.Tensor
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		x, y := t.Hold(t.To(x, nn.F32)), t.Hold(t.To(y, nn.F32))
 		xNorm, yNorm := t.Hold(t.Clone(t.Norm(x, 1))), t.Hold(t.Clone(t.Norm(y, 1)))
 		xUnit, yUnit := t.Hold(t.Div(x, xNorm)), t.Hold(t.Div(y, yNorm)) // of one C++ expression, to whose end they live
-		z = t.SumDim(t.Hold(t.Mul(xUnit, yUnit)), 1)
+		return t.SumDim(t.Hold(t.Mul(xUnit, yUnit)), 1)
 	}, x, y)
-	return z
 }
 
 // chcLoss is CHCLoss with the pseudo-Huber distance, or with l1.
 func chcLoss(name string) lossFunc {
-	return func(t *nn.Tape, pred, target nn.Tensor) (loss nn.Tensor) {
-		t.Scope("", func() {
+	return func(t *nn.Tape, pred, target nn.Tensor) nn.Tensor {
+		return t.Within("", func() nn.Tensor {
 			cosineTerm := t.Hold(t.Mean(t.Neg(cosineSimilarity(t, pred, target))))
 			base := t.Sub(pred, target)
 			if name == "l1" {
@@ -62,9 +60,8 @@ func chcLoss(name string) lossFunc {
 			}
 			combined := t.Hold(t.Add(base, t.MulScalar(cosineTerm)))
 			clipped := t.Hold(t.Clamp(combined))
-			loss = t.MulScalar(t.Mean(clipped))
+			return t.MulScalar(t.Mean(clipped))
 		}, pred, target)
-		return loss
 	}
 }
 
@@ -105,14 +102,13 @@ func (l consistencyLoss) forward(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
 // product of two, so that autocast has it in its own type, to which the image is cast for as long.
 func (l consistencyLoss) gaussianBlur(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
 	c, k := x.Dim(1), l.kernel
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		kernel := t.Hold(t.Matmul(t.Zeros(x.DType(), k, 1), t.Zeros(x.DType(), 1, k)))
 		y = t.Hold(t.To(x, kernel.DType()))
 		y = t.Rebind(y, t.Pad(y, k-1, k-1, true))
 		y = t.Rebind(y, t.ConvWeight(y, t.Expand(t.View(kernel, 1, 1, k, k), c, 1, k, k), nn.Tensor{}, nn.Conv{Groups: c, Valid: true}))
-		y = t.To(y, x.DType())
+		return t.To(y, x.DType())
 	}, x)
-	return y
 }
 
 // linearRGB is _lin_rgb.
@@ -122,21 +118,20 @@ func linearRGB(t *nn.Tape, img nn.Tensor) nn.Tensor {
 
 // lStar is _rgb_to_l_star: (b, 3, h, w) to (b, h, w).
 func lStar(t *nn.Tape, img, rgb2y nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		lin := t.Hold(linearRGB(t, t.Permute(img, 0, 2, 3, 1)))
 		t.Autocast(nn.F32, func() { // tensordot keeps its widest input's type
 			y = t.Hold(t.View(t.MatmulConst(lin, 1), img.Dim(0), img.Dim(2), img.Dim(3)))
 		})
 		y = t.Rebind(y, t.Where(t.Compare(y, y), t.MulScalar(y),
 			t.AddScalar(t.MulScalar(t.Pow(t.Clamp(y))))))
-		y = t.Clamp(t.DivScalar(y))
+		return t.Clamp(t.DivScalar(y))
 	}, img)
-	return y
 }
 
 // oklabChroma is _rgb_to_oklab_chroma: (b, 3, h, w) to (b, 2, h, w).
 func oklabChroma(t *nn.Tape, img nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		lin := t.Hold(linearRGB(t, img))
 		r, g, b := t.Select(lin, 1), t.Select(lin, 1), t.Select(lin, 1)
 		sum := func(x, y, z nn.Tensor) nn.Tensor {
@@ -150,7 +145,6 @@ func oklabChroma(t *nn.Tape, img nn.Tensor) (y nn.Tensor) {
 		l, m, s = root(l), root(m), root(s)
 		a, c := sum(l, m, s), sum(l, m, s)
 		shape := []int64{a.Dim(0), 1, a.Dim(1), a.Dim(2)}
-		y = t.Cat(1, t.View(a, shape...), t.View(c, shape...))
+		return t.Cat(1, t.View(a, shape...), t.View(c, shape...))
 	}, img)
-	return y
 }

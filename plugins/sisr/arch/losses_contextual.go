@@ -128,8 +128,8 @@ func contextual(t *nn.Tape, x, gt nn.Tensor, distance lossFunc) nn.Tensor {
 }
 
 // cosineDistance is _create_using_dot_p (line 262): (n, h, w, h·w).
-func cosineDistance(t *nn.Tape, x, gt nn.Tensor) (distance nn.Tensor) {
-	t.Scope("", func() {
+func cosineDistance(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
+	return t.Within("", func() nn.Tensor {
 		n, c, h, w := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
 		mean := t.Hold(t.MeanDim(gt, 0, 2, 3))
 		i, g := t.Hold(t.Sub(x, mean)), t.Hold(t.Sub(gt, mean))
@@ -147,9 +147,8 @@ func cosineDistance(t *nn.Tape, x, gt nn.Tensor) (distance nn.Tensor) {
 			t.Rebind(part, y)
 		}
 		y = t.Rebind(y, t.DivScalar(t.Neg(y)))
-		distance = t.Rebind(y, t.Clamp(y))
+		return t.Rebind(y, t.Clamp(y))
 	}, x, gt)
-	return distance
 }
 
 // l2Distance is _create_using_l2 (line 209): the product of all pixels with all.
@@ -183,8 +182,11 @@ func l1Distance(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 }
 
 // distances are those of each sample by itself, put together and then through last: (n, h, w, h·w).
-func distances(t *nn.Tape, x, gt nn.Tensor, first func(ivecs, tvecs nn.Tensor), one func(ivec, tvec nn.Tensor) nn.Tensor, last nn.Module) (distance nn.Tensor) {
-	t.Scope("", func() {
+func distances(
+	t *nn.Tape, x, gt nn.Tensor, first func(ivecs, tvecs nn.Tensor), one func(ivec, tvec nn.Tensor) nn.Tensor,
+	last nn.Module,
+) nn.Tensor {
+	return t.Within("", func() nn.Tensor {
 		n, c, h, w := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
 		ivecs, tvecs := t.View(x, n, c, h*w), t.View(gt, n, c, h*w)
 		first(ivecs, tvecs)
@@ -196,7 +198,6 @@ func distances(t *nn.Tape, x, gt nn.Tensor, first func(ivecs, tvecs nn.Tensor), 
 		for _, part := range all[:n-1] { // the list's name is the sum's, and the last one's stays
 			t.Rebind(part, y)
 		}
-		distance = t.Rebind(y, last(t, y))
+		return t.Rebind(y, last(t, y))
 	}, x, gt)
-	return distance
 }

@@ -2,6 +2,7 @@ package arch
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -46,8 +47,7 @@ func convNeXtFeatures(t *nn.Tape, x nn.Tensor, layers []int64) (selected []nn.Te
 			x = t.Rebind(x, t.Div(t.Sub(x, mean), std))
 			var feats []nn.Tensor
 			t.Scope("backbone", func() {
-				y := t.Conv2d("stem_0", x, nn.Conv{Out: 96, K: 4, Stride: 4, Valid: true, Frozen: true})
-				y = t.Hold(y)
+				y := t.Hold(t.Conv2d("stem_0", x, nn.Conv{Out: 96, K: 4, Stride: 4, Valid: true, Frozen: true}))
 				y = t.Rebind(y, channelsNorm(t, "stem_1", y))
 				for s := range convNeXtStages {
 					y = t.Call(fmt.Sprint("stages_", s), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return convNeXtStage(t, x, s) })
@@ -59,9 +59,7 @@ func convNeXtFeatures(t *nn.Tape, x nn.Tensor, layers []int64) (selected []nn.Te
 			}
 		}, x)
 	})
-	for _, f := range selected {
-		t.Hold(f)
-	}
+	t.HoldAll(selected...)
 	return selected
 }
 
@@ -82,26 +80,23 @@ func convNeXtStage(t *nn.Tape, x nn.Tensor, stage int) nn.Tensor {
 		x = channelsNorm(t, "downsample.0", x)
 		x = t.Conv2d("downsample.1", x, nn.Conv{Out: c, K: 2, Stride: 2, Valid: true, Frozen: true})
 	}
-	blocks := make([]nn.Module, convNeXtStages[stage].depth)
-	for i := range blocks {
-		blocks[i] = func(t *nn.Tape, x nn.Tensor) nn.Tensor { // ConvNeXtBlock
-			gamma := t.FrozenParam("gamma", c)
-			linear := func(name string, x nn.Tensor, out int64) nn.Tensor {
-				t.Scope(name, func() { t.FrozenParam("weight", out, x.Dim(-1)); t.FrozenParam("bias", out) })
-				return t.Linear(name, x, out, true)
-			}
-			shortcut := x
-			x = t.Hold(t.Conv2d("conv_dw", x, nn.Conv{Out: c, K: 7, Groups: c, Frozen: true}))
-			x = t.Rebind(x, frozenLayerNorm(t, "norm", t.Permute(x, 0, 2, 3, 1)))
-			y := t.Call("mlp", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-				x = t.Hold(linear("fc1", x, 4*c))
-				x = t.Rebind(x, t.GELU(x))
-				return linear("fc2", x, c)
-			})
-			x = t.Rebind(x, t.Permute(y, 0, 3, 1, 2))
-			x = t.Rebind(x, t.Mul(x, t.View(gamma, 1, c, 1, 1)))
-			return t.Add(x, shortcut)
+	blocks := slices.Repeat([]nn.Module{func(t *nn.Tape, x nn.Tensor) nn.Tensor { // ConvNeXtBlock
+		gamma := t.FrozenParam("gamma", c)
+		linear := func(name string, x nn.Tensor, out int64) nn.Tensor {
+			t.Scope(name, func() { t.FrozenParam("weight", out, x.Dim(-1)); t.FrozenParam("bias", out) })
+			return t.Linear(name, x, out, true)
 		}
-	}
+		shortcut := x
+		x = t.Hold(t.Conv2d("conv_dw", x, nn.Conv{Out: c, K: 7, Groups: c, Frozen: true}))
+		x = t.Rebind(x, frozenLayerNorm(t, "norm", t.Permute(x, 0, 2, 3, 1)))
+		y := t.Call("mlp", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+			x = t.Hold(linear("fc1", x, 4*c))
+			x = t.Rebind(x, t.GELU(x))
+			return linear("fc2", x, c)
+		})
+		x = t.Rebind(x, t.Permute(y, 0, 3, 1, 2))
+		x = t.Rebind(x, t.Mul(x, t.View(gamma, 1, c, 1, 1)))
+		return t.Add(x, shortcut)
+	}}, int(convNeXtStages[stage].depth))
 	return t.Sequential("blocks", x, blocks...)
 }

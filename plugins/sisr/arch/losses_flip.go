@@ -34,8 +34,7 @@ func (l flipLoss) forward(t *nn.Tape, test, reference nn.Tensor) nn.Tensor {
 		return t.Rebind(y, t.Call("", y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return flipOpponent(t, flipIlluminant(t, x)) }))
 	}
 	reference, test = t.Hold(t.Call("", reference, ycxcz)), t.Hold(t.Call("", test, ycxcz))
-	var deltaE nn.Tensor
-	t.Scope("", func() { deltaE = l.compute(t, test, reference) }, test, reference)
+	deltaE := t.Within("", func() nn.Tensor { return l.compute(t, test, reference) }, test, reference)
 	return t.Mean(t.Hold(deltaE))
 }
 
@@ -142,15 +141,14 @@ func huntAdjustment(t *nn.Tape, img nn.Tensor) nn.Tensor {
 }
 
 // hyAB is hyab (line 319).
-func hyAB(t *nn.Tape, reference, test nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+func hyAB(t *nn.Tape, reference, test nn.Tensor) nn.Tensor {
+	return t.Within("", func() nn.Tensor {
 		delta := t.Hold(t.Sub(reference, test))
 		luminance := t.Hold(t.Abs(t.Narrow(delta, 1, 1)))
 		squares := t.Hold(t.SumDim(t.Pow(t.Narrow(delta, 1, 2)), 1))
 		norm := t.Hold(t.Sqrt(t.AddScalar(squares)))
-		y = t.Add(luminance, norm)
+		return t.Add(luminance, norm)
 	}, reference, test)
-	return y
 }
 
 // redistributeErrors is redistribute_errors (line 330).

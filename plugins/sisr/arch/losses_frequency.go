@@ -30,14 +30,13 @@ func (l focalFrequencyLoss) forward(t *nn.Tape, pred, target nn.Tensor) nn.Tenso
 		predFreq = t.Rebind(predFreq, t.MeanDim(predFreq, 0))
 		targetFreq = t.Rebind(targetFreq, t.MeanDim(targetFreq, 0))
 	}
-	var loss nn.Tensor
-	t.Scope("", func() { loss = l.formulation(t, predFreq, targetFreq) }, predFreq, targetFreq)
+	loss := t.Within("", func() nn.Tensor { return l.formulation(t, predFreq, targetFreq) }, predFreq, targetFreq)
 	return t.MulScalar(loss)
 }
 
 // frequencies is tensor2freq: (b, c, h, w) to (b, patches, c, h, w, 2). A complex number is two float32.
 func (l focalFrequencyLoss) frequencies(t *nn.Tape, x nn.Tensor) (freq nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		b, c, h, w := x.Dim(0), x.Dim(1), x.Dim(2)/l.patch, x.Dim(3)/l.patch
 		var patches []nn.Tensor
 		for range l.patch * l.patch {
@@ -47,9 +46,8 @@ func (l focalFrequencyLoss) frequencies(t *nn.Tape, x nn.Tensor) (freq nn.Tensor
 		y := t.Hold(t.StackSecond(patches...))
 		complex := t.Copy("torch.fft.fft2", y, b, l.patch*l.patch, c, h, w, 2)
 		freq = t.Hold(complex)
-		freq = t.Rebind(freq, t.Copy("torch.stack", freq, freq.Shape()...))
+		return t.Rebind(freq, t.Copy("torch.stack", freq, freq.Shape()...))
 	}, x)
-	return freq
 }
 
 // formulation is loss_formulation. The weights are detached, so what their graph has saved is let go with it.

@@ -100,8 +100,7 @@ func totalVariation(t *nn.Tape, x nn.Tensor) nn.Tensor {
 // adaptiveBlockTVLoss is AdaptiveBlockTVLoss.
 func adaptiveBlockTVLoss(t *nn.Tape, x nn.Tensor, block int64) nn.Tensor {
 	tvMap := totalVariation(t, x)
-	var weight nn.Tensor
-	t.Scope("", func() { // _compute_checkerboard_weight
+	weight := t.Within("", func() nn.Tensor { // _compute_checkerboard_weight
 		b, c, h, w := x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)
 		hb, wb := h/block, w/block
 		xc := t.Narrow(t.Narrow(x, 2, hb*block), 3, wb*block)
@@ -112,7 +111,7 @@ func adaptiveBlockTVLoss(t *nn.Tape, x nn.Tensor, block int64) nn.Tensor {
 			diffMap = t.Hold(t.PadTo(diffMap, false, b, c, h, w))
 		}
 		normDiff := t.Hold(t.Div(diffMap, t.AddScalar(t.Mean(diffMap))))
-		weight = t.Sigmoid(t.MulScalar(normDiff))
+		return t.Sigmoid(t.MulScalar(normDiff))
 	}, x)
 	weighted := t.Hold(t.Mul(tvMap, t.Hold(weight)))
 	return t.MulScalar(t.Mean(weighted))

@@ -64,16 +64,14 @@ func hsluvLoss(t *nn.Tape, x, y nn.Tensor, name string, down int64) nn.Tensor {
 }
 
 func rgbToHSLuv(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	var out nn.Tensor
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		rgb := t.Hold(t.Clamp(t.Permute(x, 0, 2, 3, 1)))
 		xyz := t.Hold(rgbToXYZ(t, rgb))
 		luv := t.Hold(xyzToLuv(t, xyz))
 		lch := t.Hold(luvToLch(t, luv))
 		l, c, h := t.Select(lch, -1), t.Select(lch, -1), t.Select(lch, -1)
-		out = t.Permute(lchToHSLuv(t, l, c, h), 0, 3, 1, 2)
+		return t.Permute(lchToHSLuv(t, l, c, h), 0, 3, 1, 2)
 	}, x)
-	return out
 }
 
 func rgbToXYZ(t *nn.Tape, rgb nn.Tensor) nn.Tensor {
@@ -87,8 +85,7 @@ func yToL(t *nn.Tape, y nn.Tensor) nn.Tensor {
 }
 
 func xyzToLuv(t *nn.Tape, xyz nn.Tensor) nn.Tensor {
-	var out nn.Tensor
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		x, y, z := t.Select(xyz, -1), t.Select(xyz, -1), t.Select(xyz, -1)
 		l := t.Hold(yToL(t, y))
 		divider := t.Hold(t.Add(t.Add(x, t.MulScalar(y)), t.MulScalar(z)))
@@ -100,14 +97,12 @@ func xyzToLuv(t *nn.Tape, xyz nn.Tensor) nn.Tensor {
 		zero := t.Zeros(nn.F32)
 		u = t.Hold(t.Where(t.Compare(l, l), zero, u))
 		v = t.Hold(t.Where(t.Compare(l, l), zero, v))
-		out = t.StackLast(l, u, v)
+		return t.StackLast(l, u, v)
 	}, xyz)
-	return out
 }
 
 func luvToLch(t *nn.Tape, luv nn.Tensor) nn.Tensor {
-	var out nn.Tensor
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		l := t.Select(luv, -1)
 		clamped := func() nn.Tensor {
 			u := t.Select(luv, -1)
@@ -120,22 +115,19 @@ func luvToLch(t *nn.Tape, luv nn.Tensor) nn.Tensor {
 		h := t.DivScalar(t.MulScalar(t.Atan2(clampedV, clampedU)))
 		h = t.Rebind(h, t.Where(t.Compare(h, h), t.AddScalar(h), h))
 		h = t.Hold(t.Rebind(h, t.Where(t.Compare(c, c), t.Zeros(nn.F32), h)))
-		out = t.StackLast(l, c, h)
+		return t.StackLast(l, c, h)
 	}, luv)
-	return out
 }
 
 func lchToHSLuv(t *nn.Tape, l, c, h nn.Tensor) nn.Tensor {
-	var out nn.Tensor
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		maxChroma := t.Hold(maxChromaForLH(t, l, h))
 		safeMaxChroma := t.Hold(t.Clamp(maxChroma))
 		s := t.MulScalar(t.Div(c, safeMaxChroma))
 		s = t.Hold(t.Rebind(s, t.Where(t.Compare(t.Compare(l, l), t.Compare(l, l)), t.Zeros(nn.F32), s)))
 		l = t.Hold(t.Clamp(l))
-		out = t.StackLast(h, t.Clamp(s), l)
+		return t.StackLast(h, t.Clamp(s), l)
 	}, l, c, h)
-	return out
 }
 
 type bound struct{ slope, intercept nn.Tensor }
@@ -172,8 +164,8 @@ func getBounds(t *nn.Tape, l nn.Tensor) (result []bound) {
 }
 
 // maxChromaForLH is _max_chroma_for_lh.
-func maxChromaForLH(t *nn.Tape, l, h nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+func maxChromaForLH(t *nn.Tape, l, h nn.Tensor) nn.Tensor {
+	return t.Within("", func() nn.Tensor {
 		hrad := t.Hold(t.MulScalar(h))
 		bounds := getBounds(t, l)
 		for _, line := range bounds {
@@ -188,7 +180,6 @@ func maxChromaForLH(t *nn.Tape, l, h nn.Tensor) (y nn.Tensor) {
 		}
 		stacked := t.Hold(t.Stack(lengths...))
 		nonNegative := t.Hold(t.Where(t.Compare(stacked, stacked), stacked, t.MaxAll(stacked)))
-		y = t.MinDim(nonNegative, 0)
+		return t.MinDim(nonNegative, 0)
 	}, l, h)
-	return y
 }

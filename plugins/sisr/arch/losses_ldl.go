@@ -23,9 +23,9 @@ func ldlLoss(a *args) lossFunc {
 func (l Loss) wantsEMA() bool { return strings.ToLower(l.Type) == "ldlloss" }
 
 // refinedArtifactMap is get_refined_artifact_map.
-func refinedArtifactMap(t *nn.Tape, gt, output, ema nn.Tensor) (y nn.Tensor) {
+func refinedArtifactMap(t *nn.Tape, gt, output, ema nn.Tensor) nn.Tensor {
 	const k = 7
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		residualEMA := t.Hold(t.SumDim(t.Abs(t.Sub(gt, ema)), 1))
 		residual := t.Hold(t.SumDim(t.Abs(t.Sub(gt, output)), 1))
 		b, h, w := residual.Dim(0), residual.Dim(2), residual.Dim(3)
@@ -35,7 +35,6 @@ func refinedArtifactMap(t *nn.Tape, gt, output, ema nn.Tensor) (y nn.Tensor) {
 		padded := t.Hold(t.Pad(t.Clone(residual), k-1, k-1, true)) // get_local_weights
 		pixel := t.Hold(t.VarUnfolded(padded, k))
 		overall := t.Hold(t.Mul(patch, pixel))
-		y = t.MaskedFill(overall, t.Compare(residual, residualEMA))
+		return t.MaskedFill(overall, t.Compare(residual, residualEMA))
 	}, gt, output, ema)
-	return y
 }

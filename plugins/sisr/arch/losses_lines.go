@@ -25,12 +25,11 @@ var _ = entry(func() {
 
 // normalized is torchvision's Normalize: a copy, changed in place (normalize in transforms/_functional_tensor.py).
 func normalized(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		y = t.Hold(t.Clone(x))
 		y = t.AddInplace(y, t.Zeros(nn.F32, 3, 1, 1))
-		y = t.MulInplace(y, t.Zeros(nn.F32, 3, 1, 1))
+		return t.MulInplace(y, t.Zeros(nn.F32, 3, 1, 1))
 	}, x)
-	return y
 }
 
 // lineDistiller is LineDistiller (line 239).

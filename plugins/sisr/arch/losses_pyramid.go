@@ -34,8 +34,7 @@ func laplacianPyramidLoss(t *nn.Tape, sr, gt nn.Tensor, levels int, c lossFunc) 
 // laplacianPyramid is build_laplacian_pyramid, without the coarsest level, which nothing is compared with: it is held all the
 // same.
 func laplacianPyramid(t *nn.Tape, img nn.Tensor, levels int) (pyramid []nn.Tensor) {
-	var coarsest nn.Tensor
-	t.Scope("", func() {
+	coarsest := t.Within("", func() nn.Tensor {
 		gaussian := []nn.Tensor{img}
 		current := img
 		for range levels {
@@ -45,18 +44,12 @@ func laplacianPyramid(t *nn.Tape, img nn.Tensor, levels int) (pyramid []nn.Tenso
 		var upsampled nn.Tensor
 		for i := range levels {
 			y := t.Interpolate(gaussian[i+1], gaussian[i].Dim(2), gaussian[i].Dim(3))
-			if i == 0 {
-				upsampled = t.Hold(y)
-			} else {
-				upsampled = t.Rebind(upsampled, y)
-			}
+			upsampled = t.Assign(i == 0, upsampled, y)
 			pyramid = append(pyramid, t.Hold(t.Sub(gaussian[i], upsampled)))
 		}
-		coarsest = current
+		return current
 	}, img)
-	for _, x := range pyramid {
-		t.Hold(x)
-	}
+	t.HoldAll(pyramid...)
 	t.Hold(coarsest)
 	return pyramid
 }

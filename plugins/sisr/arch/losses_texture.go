@@ -47,8 +47,7 @@ func (l structureTextureLoss) forward(t *nn.Tape, pred, gt nn.Tensor) nn.Tensor 
 	t.Hold(structure)
 	t.Hold(texture)
 	predY, gtY := t.Hold(preprocessRGB(t, pred, l.luma)), t.Hold(preprocessRGB(t, gt, l.luma))
-	var ssim nn.Tensor
-	t.Scope("", func() { ssim = l.weighted(t, predY, gtY, structure) }, predY, gtY)
+	ssim := t.Within("", func() nn.Tensor { return l.weighted(t, predY, gtY, structure) }, predY, gtY)
 	structureLoss := t.Hold(t.Neg(t.Mean(t.Hold(ssim))))
 
 	predFeats := vggFeatures(t, pred, l.want)
@@ -69,8 +68,7 @@ func (l structureTextureLoss) weighted(t *nn.Tape, x, y, w nn.Tensor) nn.Tensor 
 	win := t.Hold(t.Zeros(nn.F32, x.Dim(1), 1, 11, 11))
 	var values []nn.Tensor
 	for i := range 5 {
-		var value nn.Tensor
-		t.Scope("", func() {
+		value := t.Within("", func() nn.Tensor {
 			mu1, mu2 := t.Hold(filter2(t, x, win)), t.Hold(filter2(t, y, win))
 			mu1Sq, mu2Sq, mu1Mu2 := t.Hold(t.Pow(mu1)), t.Hold(t.Pow(mu2)), t.Hold(t.Mul(mu1, mu2))
 			sigma1Sq := t.Hold(t.Sub(filter2(t, t.Mul(x, x), win), mu1Sq))
@@ -85,7 +83,7 @@ func (l structureTextureLoss) weighted(t *nn.Tape, x, y, w nn.Tensor) nn.Tensor 
 			if i == 4 && l.luminance {
 				csMap = t.Hold(t.Mul(t.Hold(ratio(mu1Mu2, mu1Sq, mu2Sq)), csMap))
 			}
-			value = t.Div(t.SumDim(t.Mul(down, csMap), 1, 2, 3), t.AddScalar(t.SumDim(down, 1, 2, 3)))
+			return t.Div(t.SumDim(t.Mul(down, csMap), 1, 2, 3), t.AddScalar(t.SumDim(down, 1, 2, 3)))
 		})
 		values = append(values, t.Hold(t.View(value, value.Dim(0))))
 		pool := func(x nn.Tensor) nn.Tensor { return t.AvgPool2d(x, 2, 2, x.Dim(2)%2) }

@@ -111,15 +111,14 @@ func vggFeatures(t *nn.Tape, x nn.Tensor, want []string) (feats []feature) {
 }
 
 // phaseDistance is PerceptualFP16Loss.pd: the distance of cumulative sums.
-func phaseDistance(t *nn.Tape, x, y nn.Tensor) (loss nn.Tensor) {
-	t.Scope("", func() {
+func phaseDistance(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
+	return t.Within("", func() nn.Tensor {
 		share := func(x nn.Tensor) nn.Tensor {
 			x = t.Hold(t.Div(x, t.AddScalar(t.SumDim(x, 2, 3))))
 			return t.View(x, x.Dim(0), x.Dim(1), -1)
 		}
 		xVGG, yVGG := share(x), share(y)
 		cdfX, cdfY := t.Hold(t.Cumsum(xVGG)), t.Hold(t.Cumsum(yVGG))
-		loss = t.Mean(t.SumDim(t.Abs(t.Sub(cdfX, cdfY)), 2))
+		return t.Mean(t.SumDim(t.Abs(t.Sub(cdfX, cdfY)), 2))
 	}, x, y)
-	return loss
 }

@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"slices"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -34,13 +32,13 @@ func (n moESR2) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	h, w := x.Dim(2), x.Dim(3)
 	x = t.Hold(t.PadTo(x, true, x.Dim(0), x.Dim(1), multiple(h, 2), multiple(w, 2))) // check_img_size
 	x = t.Rebind(x, t.Conv2d("in_to_dim", x, conv(n.gated.dim, 3)))
-	x = t.Rebind(x, t.Add(t.Sequential("blocks", x, slices.Repeat([]nn.Module{n.group}, int(n.blocks))...), x))
+	x = t.Rebind(x, t.Add(t.Sequential("blocks", x, nn.Repeat(n.group, n.blocks)...), x))
 	return t.Narrow(t.Narrow(t.Call("upscale", x, n.up.module), 2, h*n.scale), 3, w*n.scale)
 }
 
 // group is Blocks.
 func (n moESR2) group(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	y := t.Sequential("blocks", x, slices.Repeat([]nn.Module{n.gated.block}, int(n.block))...)
+	y := t.Sequential("blocks", x, nn.Repeat(n.gated.block, n.block)...)
 	return t.Call("msg", y, n.gatedHalf)
 }
 

@@ -62,11 +62,10 @@ func (n mosr) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // gps is GPS.
 func (n mosr) gps(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	var rgb nn.Tensor
-	t.Scope("", func() {
+	rgb := t.Within("", func() nn.Tensor {
 		y := t.Conv2d("in_to_k", x, conv(8*n.outCh*n.scale*n.scale, 3))
 		y = t.View(y, y.Dim(0), 8, -1, y.Dim(2), y.Dim(3))
-		rgb = t.MeanDim(y, 1)
+		return t.MeanDim(y, 1)
 	})
 	rgb = t.View(rgb, rgb.Dim(0), rgb.Dim(2), rgb.Dim(3), rgb.Dim(4))
 	return t.PixelShuffle(rgb, n.scale)

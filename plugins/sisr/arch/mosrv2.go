@@ -51,9 +51,7 @@ func (n mosrV2) gblocks(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		ms = append(ms, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.PixelUnshuffle(x, n.pad) })
 	}
 	ms = append(ms, conv(n.dim, 3).Module())
-	for range n.blocks {
-		ms = append(ms, n.block)
-	}
+	ms = append(ms, nn.Repeat(n.block, n.blocks)...)
 	mish := (*nn.Tape).MishInplace
 	ms = append(ms, conv(2*n.dim, 3).Module(), mish, conv(n.dim, 3).Module(), mish, conv(n.dim, 1).Module())
 	return t.Sequential("", x, ms...)

@@ -2,7 +2,6 @@ package arch
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -53,14 +52,14 @@ func (n nafNet) forward(t *nn.Tape, inp nn.Tensor) nn.Tensor {
 	if n.block != nil {
 		block = n.block
 	}
-	blocks := func(count int64) []nn.Module { return slices.Repeat([]nn.Module{block}, int(count)) }
+	blocks := func(count int64) []nn.Module { return nn.Repeat(block, count) }
 
 	t.Hold(x)
 	var encs []nn.Tensor
 	for i, count := range n.enc {
 		ms := blocks(count)
 		if n.encoder != nil {
-			ms = slices.Repeat([]nn.Module{n.encoder(i)}, int(count))
+			ms = nn.Repeat(n.encoder(i), count)
 		}
 		x = t.Rebind(x, t.Sequential(fmt.Sprint("encoders.", i), x, ms...))
 		encs = append(encs, x)

@@ -48,9 +48,7 @@ func (n asid) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		t.Scope(fmt.Sprint("block", i), func() { y, maps = n.group(t, out, maps) }, append([]nn.Tensor{out}, maps...)...)
 		if i == 0 {
 			out = t.Hold(y)
-			for _, a := range maps {
-				t.Hold(a)
-			}
+			t.HoldAll(maps...)
 		} else {
 			out = t.Rebind(out, y)
 		}
@@ -67,9 +65,7 @@ func (n asid) group(t *nn.Tape, x nn.Tensor, given []nn.Tensor) (y nn.Tensor, ma
 		name = "residual_layer.0"
 	}
 	t.Scope(name, func() { y, maps = n.block(t, x, given) }, x)
-	for _, a := range maps {
-		t.Hold(a)
-	}
+	t.HoldAll(maps...)
 	y = t.Hold(y)
 	y = t.Rebind(y, t.Conv2d("res_end", y, nn.Conv{Out: n.feat, K: 1, NoBias: !n.bias}))
 	y = t.Rebind(y, t.Add(y, x))

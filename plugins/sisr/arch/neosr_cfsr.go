@@ -31,18 +31,13 @@ type cfsr struct {
 // forward is cfsr.forward (line 333).
 func (n cfsr) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	body := func(x nn.Tensor) nn.Tensor {
-		var features nn.Tensor
-		t.Scope("", func() {
+		features := t.Within("", func() nn.Tensor {
 			y := x
 			for i, depth := range n.depths {
 				z := t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.layer(t, x, depth) })
-				if i == 0 {
-					y = t.Hold(z)
-				} else {
-					y = t.Rebind(y, z)
-				}
+				y = t.Assign(i == 0, y, z)
 			}
-			features = t.Call("norm", y, channelLayerNorm)
+			return t.Call("norm", y, channelLayerNorm)
 		}, x)
 		return t.Add(t.Conv2d("conv_after_body", features, conv(n.dim, 3)), x)
 	}
@@ -60,11 +55,7 @@ func (n cfsr) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 func (n cfsr) layer(t *nn.Tape, x nn.Tensor, depth int64) nn.Tensor {
 	for i := range depth {
 		y := t.Call(fmt.Sprint("blocks.", i), x, n.block)
-		if i == 0 {
-			x = t.Hold(y)
-		} else {
-			x = t.Rebind(x, y)
-		}
+		x = t.Assign(i == 0, x, y)
 	}
 	return t.Add(t.Conv2d("conv", x, conv(n.dim, 1)), x)
 }

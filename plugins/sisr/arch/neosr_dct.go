@@ -50,38 +50,25 @@ func (n dct) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features (line 958).
 func (n dct) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		h, w := x.Dim(2), x.Dim(3)
 		y = t.Hold(t.Sequential("before_RG", x, tokens, named((*nn.Tape).LayerNorm)))
-		first, total := int64(0), int64(0)
-		for _, d := range n.depths {
-			total += d
-		}
-		for i, d := range n.depths {
-			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-				return n.group(t, x, h, w, int64(i), first, total)
-			}))
-			first += d
-		}
+		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+			return n.group(t, x, h, w, int64(i), rate)
+		})
 		y = t.Rebind(y, t.LayerNorm("norm", y))
-		y = t.Contiguous(spread(t, y, h, w))
+		return t.Contiguous(spread(t, y, h, w))
 	}, x)
-	return y
 }
 
 // group is ResidualGroup (line 671): every second block goes by what the one before has made.
-func (n dct) group(t *nn.Tape, x nn.Tensor, h, w, rg, first, total int64) nn.Tensor {
+func (n dct) group(t *nn.Tape, x nn.Tensor, h, w, rg int64, rate dropPaths) nn.Tensor {
 	res := x
 	var previous, unused nn.Tensor // the latter is _, which lives until the next
 	for b := range n.depths[rg] {
-		dropPath := n.dropPath * float64(first+b) / float64(max(total-1, 1))
 		var y, out nn.Tensor
-		t.Scope(fmt.Sprint("blocks.", b), func() { y, out = n.block(t, x, previous, h, w, rg, b, dropPath) }, x, previous)
-		if b == 0 {
-			x = t.Hold(y)
-		} else {
-			x = t.Rebind(x, y)
-		}
+		t.Scope(fmt.Sprint("blocks.", b), func() { y, out = n.block(t, x, previous, h, w, rg, b, rate(b)) }, x, previous)
+		x = t.Assign(b == 0, x, y)
 		if b%2 == 0 {
 			previous = t.Hold(out)
 		} else {

@@ -52,11 +52,7 @@ func (n escNeosr) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	filter := t.Hold(t.Call("", t.Param("plk_filter", n.part, n.part, n.kernel, n.kernel), geoEnsemble))
 	for i := range n.blocks {
 		next := t.Call(fmt.Sprint("blocks.", i), feat, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, filter) })
-		if i == 0 {
-			feat = t.Hold(next)
-		} else {
-			feat = t.Rebind(feat, next)
-		}
+		feat = t.Assign(i == 0, feat, next)
 	}
 	sum := t.Hold(t.Add(t.Conv2d("last", feat, conv(n.dim, 3)), skip))
 	if n.plain {

@@ -37,9 +37,7 @@ type fdlNeosr struct {
 func (l fdlNeosr) forward(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
 	features := func(x nn.Tensor) (fs []nn.Tensor) {
 		t.Scope("model", func() { fs = l.features(t, x) }, x)
-		for _, f := range fs {
-			t.Hold(f)
-		}
+		t.HoldAll(fs...)
 		return fs
 	}
 	xs, ys := features(x), features(y)
@@ -69,9 +67,9 @@ func (l fdlNeosr) forward(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
 }
 
 // forwardOnce is fdl_loss.forward_once (line 298).
-func (l fdlNeosr) forwardOnce(t *nn.Tape, x, y nn.Tensor, i int) (z nn.Tensor) {
+func (l fdlNeosr) forwardOnce(t *nn.Tape, x, y nn.Tensor, i int) nn.Tensor {
 	rand := t.Buffer(fmt.Sprint("rand_", i), nn.F32, l.proj, x.Dim(1), l.patch, l.patch)
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		project := func(x nn.Tensor) nn.Tensor {
 			p := t.ConvWeight(x, rand, nn.Tensor{}, nn.Conv{K: l.patch, Stride: l.stride, Valid: true})
 			return t.Hold(t.View(p, p.Dim(0), p.Dim(1), p.Dim(2)*p.Dim(3)))
@@ -83,9 +81,8 @@ func (l fdlNeosr) forwardOnce(t *nn.Tape, x, y nn.Tensor, i int) (z nn.Tensor) {
 		sortedY, more := t.Sort(projY)
 		projY = t.Rebind(projY, sortedY)
 		t.Rebind(indices, more)
-		z = t.MeanDim(t.Abs(t.Sub(projX, projY)), 1, 2)
+		return t.MeanDim(t.Abs(t.Sub(projX, projY)), 1, 2)
 	}, x, y)
-	return z
 }
 
 // DINOv2's ViT-B/14, made for images of 518.
@@ -104,9 +101,7 @@ func dinov2(t *nn.Tape, x nn.Tensor, layers []int64, norm bool) (feats []nn.Tens
 	}
 	var outputs []nn.Tensor
 	t.Scope("model", func() { t.FreezeParams(func() { outputs = dinoLayers(t, x, layers) }) }, x)
-	for _, f := range outputs {
-		t.Hold(f)
-	}
+	t.HoldAll(outputs...)
 	for _, f := range outputs {
 		feats = append(feats, t.Hold(t.Mul(f, t.View(t.Narrow(weights, 0, 1), 1, 1))))
 	}

@@ -64,39 +64,25 @@ func (n grformer) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features (line 569).
 func (n grformer) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		b, h, w := x.Dim(0), x.Dim(2), x.Dim(3)
 		y = t.Hold(t.Contiguous(tokens(t, x)))
 		y = t.Rebind(y, t.Dropout(y, n.drop))
-		first, total := int64(0), int64(0)
-		for _, d := range n.depths {
-			total += d
-		}
-		for i, d := range n.depths {
-			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-				return n.group(t, x, h, w, i, first, total)
-			}))
-			first += d
-		}
+		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+			return n.group(t, x, h, w, i, rate)
+		})
 		y = t.Rebind(y, t.LayerNorm("norm", y))
-		y = t.Reshape(t.Transpose(y, 1, 2), b, n.dim, h, w)
+		return t.Reshape(t.Transpose(y, 1, 2), b, n.dim, h, w)
 	}, x)
-	return y
 }
 
 // group is GRSAB_Group (line 407).
-func (n grformer) group(t *nn.Tape, x nn.Tensor, h, w int64, layer int, first, total int64) nn.Tensor {
+func (n grformer) group(t *nn.Tape, x nn.Tensor, h, w int64, layer int, rate dropPaths) nn.Tensor {
 	for i := range n.depths[layer] {
-		drop := n.dropPath * float64(first+i) / float64(max(total-1, 1))
 		y := t.Call(fmt.Sprint("blocks.", i), x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-			return n.block(t, x, h, w,
-				n.heads[layer], i, drop)
+			return n.block(t, x, h, w, n.heads[layer], i, rate(i))
 		})
-		if i == 0 {
-			x = t.Hold(y)
-		} else {
-			x = t.Rebind(x, y)
-		}
+		x = t.Assign(i == 0, x, y)
 	}
 	y := t.Hold(t.Conv2d("conv", spread(t, x, h, w), conv(n.dim, 3)))
 	return t.Add(x, tokens(t, y))
@@ -128,9 +114,9 @@ func (n grformer) block(t *nn.Tape, x nn.Tensor, h, w, heads, i int64, dropPath 
 	if n.img != h || n.img != w { // calculate_mask of another size, which comes without a shift as well
 		mask = t.Zeros(nn.F32, h*w/area, area, area)
 	}
-	var attended nn.Tensor
-	t.Scope("attn", func() { attended = n.attention(t, windows, mask, hs, ws, heads) }, windows, mask)
-	attended = t.Hold(attended)
+	attended := t.Hold(t.Within("attn", func() nn.Tensor {
+		return n.attention(t, windows, mask, hs, ws, heads)
+	}, windows, mask))
 	attended = t.Rebind(attended, t.View(t.Contiguous(t.Permute(t.View(attended, b, h/hs, w/ws, hs, ws, n.dim), 0, 1, 3,
 		2, 4, 5)), b, h, w, n.dim))
 	z := attended

@@ -72,38 +72,23 @@ func (n hma) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features (line 1345).
 func (n hma) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		h, w, ws := x.Dim(2), x.Dim(3), n.window
 		mask := t.Hold(t.Zeros(nn.F32, h/ws*(w/ws), ws*ws, ws*ws))
-		y = t.Hold(t.Call("patch_embed", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-			x = tokens(t, x)
-			if n.patchNorm {
-				x = t.LayerNorm("norm", x)
-			}
-			return x
-		}))
-		first, total := int64(0), int64(0)
-		for _, d := range n.depths {
-			total += d
-		}
-		for i, d := range n.depths {
-			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // RHTB
-				group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-					return n.blocks(t, x, mask, h, w,
-						i, first, total)
-				})
-				return t.Add(tokens(t, t.Conv2d("conv", image(t, group, h, w), conv(n.dim, 3))), x)
-			}))
-			first += d
-		}
+		y = t.Hold(t.Call("patch_embed", x, embed(n.patchNorm)))
+		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor { // RHTB
+			group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+				return n.blocks(t, x, mask, h, w, i, rate)
+			})
+			return t.Add(tokens(t, t.Conv2d("conv", image(t, group, h, w), conv(n.dim, 3))), x)
+		})
 		y = t.Rebind(y, t.LayerNorm("norm", y))
-		y = image(t, y, h, w)
+		return image(t, y, h, w)
 	}, x)
-	return y
 }
 
 // blocks is AttenBlocks (line 787): of each pair the first has a FusedConv before it.
-func (n hma) blocks(t *nn.Tape, x, mask nn.Tensor, h, w int64, layer int, first, total int64) nn.Tensor {
+func (n hma) blocks(t *nn.Tape, x, mask nn.Tensor, h, w int64, layer int, rate dropPaths) nn.Tensor {
 	at, held := 0, false
 	run := func(m nn.Module) {
 		y := t.Call(fmt.Sprint("blocks.", at), x, m)
@@ -116,11 +101,10 @@ func (n hma) blocks(t *nn.Tape, x, mask nn.Tensor, h, w int64, layer int, first,
 	}
 	heads := n.heads[layer]
 	for i := range n.depths[layer] {
-		drop := n.dropPath * float64(first+i) / float64(max(total-1, 1))
 		if i%2 == 0 {
 			run(func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.fusedConv(t, x, h, w) })
 		}
-		run(func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.fab(t, x, mask, h, w, heads, i%2 == 1, drop) })
+		run(func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.fab(t, x, mask, h, w, heads, i%2 == 1, rate(i)) })
 	}
 	y := t.Hold(t.Call("gab", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.gab(t, x, mask, h, w, heads) }))
 	return t.Add(x, t.Mul(y, t.Param("scale", n.dim)))
@@ -161,9 +145,7 @@ func (n hma) fab(t *nn.Tape, x, mask nn.Tensor, h, w, heads int64, shift bool, d
 	}
 	xWindows := t.Hold(windows(t, shifted, ws))
 	qkv := t.Linear("qkv", xWindows, 3*c, n.qkvBias)
-	var attended nn.Tensor
-	t.Scope("attn", func() { attended = n.windowAttention(t, qkv, mask, heads) }, qkv, mask)
-	attended = t.Hold(attended)
+	attended := t.Hold(t.Within("attn", func() nn.Tensor { return n.windowAttention(t, qkv, mask, heads) }, qkv, mask))
 	merged := t.Hold(windowReverse(t, attended, ws, b, h, w))
 	attnX := merged
 	if shift {
@@ -211,9 +193,9 @@ func (n hma) gab(t *nn.Tape, x, mask nn.Tensor, h, w, heads int64) nn.Tensor {
 	p := t.Split(qkv, -1, 3*c/2, 3*c/2)
 	grid := t.Hold(t.Linear("grid_proj", n.gridShuffle(t, t.View(x, b, h, w, c), h, w), c/2, true))
 	gridQKV := t.Hold(n.gridShuffle(t, t.View(p[1], b, h, w, 3*c/2), h, w))
-	var gridAttn nn.Tensor
-	t.Scope("grid_attn", func() { gridAttn = n.gridAttention(t, gridQKV, grid, gh, gw, heads/2) }, gridQKV, grid)
-	gridAttn = t.Hold(gridAttn)
+	gridAttn := t.Hold(t.Within("grid_attn", func() nn.Tensor {
+		return n.gridAttention(t, gridQKV, grid, gh, gw, heads/2)
+	}, gridQKV, grid))
 	gridAttn = t.Rebind(gridAttn, t.View(t.Contiguous(t.Permute(t.View(gridAttn, b, i, i, gh, gw, c/2), 0, 3, 1, 4, 2,
 		5)), b, h*w, c/2))
 
@@ -240,9 +222,8 @@ func (n hma) gridAttention(t *nn.Tape, qkv, grid nn.Tensor, h, w, heads int64) n
 	b, area, c := grid.Dim(0), grid.Dim(1), grid.Dim(2)
 	p := t.Unbind(t.Permute(t.View(qkv, b, area, 3, heads, c/heads), 2, 0, 3, 1, 4))
 	g := t.Permute(t.View(grid, b, area, heads, c/heads), 0, 2, 1, 3)
-	transform := func(name string, q, k, v nn.Tensor) (y nn.Tensor) {
-		t.Scope(name, func() { y = n.affineTransform(t, q, k, v, h, w) }, q, k, v)
-		return y
+	transform := func(name string, q, k, v nn.Tensor) nn.Tensor {
+		return t.Within(name, func() nn.Tensor { return n.affineTransform(t, q, k, v, h, w) }, q, k, v)
 	}
 	y := t.Hold(transform("attn_transform1", g, p[1], p[2]))
 	y = t.Rebind(y, transform("attn_transform2", p[0], g, y))

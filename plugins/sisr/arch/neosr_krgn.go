@@ -59,11 +59,7 @@ func (n krgn) pmrb(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	for i := range num {
 		features = append(features, t.Hold(t.Sequential(fmt.Sprint("conv1x1s.", i), now, conv(n.feats/2, 1).Module(), lrelu)))
 		y := t.Call(fmt.Sprint("blocks.", i), now, n.rcg)
-		if i == 0 {
-			now = t.Hold(y)
-		} else {
-			now = t.Rebind(now, y)
-		}
+		now = t.Assign(i == 0, now, y)
 	}
 	features = append(features, t.Hold(t.Sequential("conv3x3", now, conv(n.feats/2, 3).Module(), lrelu)))
 	joined := t.Hold(t.Cat(1, features...))
@@ -86,11 +82,7 @@ func (n krgn) rcg(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		}
 		first := one(2*i, 1)
 		y := t.Add(first, one(2*i+1, n.dilation))
-		if i == 0 {
-			out = t.Hold(y)
-		} else {
-			out = t.Rebind(out, y)
-		}
+		out = t.Assign(i == 0, out, y)
 	}
 	return t.Add(out, x)
 }
@@ -98,11 +90,10 @@ func (n krgn) rcg(t *nn.Tape, x nn.Tensor) nn.Tensor {
 // cca is CCALayer (line 105): the contrast and the mean of each channel.
 func (n krgn) cca(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	mean := func(x nn.Tensor) nn.Tensor { return t.DivScalar(t.SumDim(t.SumDim(x, 3), 2)) }
-	var contrast nn.Tensor
-	t.Scope("", func() { // stdv_channels
+	contrast := t.Within("", func() nn.Tensor { // stdv_channels
 		fMean := t.Hold(mean(x))
 		variance := t.Hold(mean(t.Pow(t.Sub(x, fMean))))
-		contrast = t.Pow(variance)
+		return t.Pow(variance)
 	}, x)
 	y := t.Hold(t.Add(contrast, t.AvgPoolAll(x)))
 	y = t.Rebind(y, t.Sequential("conv_du", y, conv(n.feats/8, 1).Module(), (*nn.Tape).LeakyReLUInplace, conv(n.feats,

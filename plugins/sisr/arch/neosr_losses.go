@@ -155,16 +155,15 @@ func linearNeosr(t *nn.Tape, img nn.Tensor) nn.Tensor {
 
 // lStarNeosr is rgb_to_l_star (line 110): (b, 3, h, w) to (b, h, w).
 func lStarNeosr(t *nn.Tape, img nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		y = t.Hold(linearNeosr(t, t.Permute(img, 0, 2, 3, 1)))
 		y = t.Rebind(y, t.View(t.MatmulConst(y, 1), img.Dim(0), img.Dim(2), img.Dim(3)))
 		low := t.Compare(y, y)
 		linear := t.Mul(y, t.MulScalar(y))
 		root := t.AddScalar(t.MulScalar(t.Mul(t.Elementwise("torch.sign", y, false, false), t.Pow(t.Abs(y)))))
 		y = t.Rebind(y, t.Where(low, linear, root))
-		y = t.Clamp(t.DivScalar(y))
+		return t.Clamp(t.DivScalar(y))
 	}, img)
-	return y
 }
 
 // oklabNeosr is rgb_to_oklab_chroma (line 77): (b, 3, h, w) to (b, 2, h, w). Its lightness is computed and not used.
@@ -197,15 +196,14 @@ func ldlNeosr(t *nn.Tape, output, gt nn.Tensor, k int64, c lossFunc) nn.Tensor {
 }
 
 // artifactMapNeosr is get_refined_artifact_map (line 75).
-func artifactMapNeosr(t *nn.Tape, gt, output nn.Tensor, k int64) (y nn.Tensor) {
-	t.Scope("", func() {
+func artifactMapNeosr(t *nn.Tape, gt, output nn.Tensor, k int64) nn.Tensor {
+	return t.Within("", func() nn.Tensor {
 		residual := t.Hold(t.SumDim(t.Abs(t.Sub(gt, output)), 1))
 		b, h, w := residual.Dim(0), residual.Dim(2), residual.Dim(3)
 		flat := t.View(t.Clone(residual), b, h*w)
 		patch := t.Hold(t.Pow(t.View(t.VarDim(flat, 1), b, 1, 1, 1)))
 		padded := t.Hold(t.Pad(t.Clone(residual), k-1, k-1, true)) // get_local_weights
 		pixel := t.Hold(t.VarUnfolded(padded, k))
-		y = t.Mul(patch, pixel)
+		return t.Mul(patch, pixel)
 	}, gt, output)
-	return y
 }

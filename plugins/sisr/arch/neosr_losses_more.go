@@ -46,9 +46,7 @@ func perceptualNeosr(a *args) lossFunc {
 	return func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 		look := func(x nn.Tensor) (feats []nn.Tensor) {
 			t.Scope("vgg", func() { feats = vggNeosr(t, x, want, norm, wide) }, x)
-			for _, f := range feats {
-				t.Hold(f)
-			}
+			t.HoldAll(feats...)
 			return feats
 		}
 		xs, ys := look(x), look(t.Detach(gt))
@@ -89,14 +87,13 @@ func vggNeosr(t *nn.Tape, x nn.Tensor, want []string, norm, wide bool) (feats []
 
 // nccNeosr is ncc_loss (ncc_loss.py:8): the correlation of each channel over the whole batch.
 func nccNeosr(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
-	var cc nn.Tensor
-	t.Scope("", func() { // _cc
+	cc := t.Within("", func() nn.Tensor { // _cc
 		flat := func(x nn.Tensor) nn.Tensor { return t.View(x, x.Dim(1), -1) }
 		x, y := flat(x), flat(y)
 		xMean, yMean := t.Hold(t.MeanDim(x, 1)), t.Hold(t.MeanDim(y, 1))
 		square := func(x, mean nn.Tensor) nn.Tensor { return t.SumDim(t.Pow(t.Sub(x, mean)), 1) }
 		joint := t.SumDim(t.Mul(t.Sub(x, xMean), t.Sub(y, yMean)), 1)
-		cc = t.Mean(t.Div(joint, t.Sqrt(t.Mul(square(x, xMean), square(y, yMean)))))
+		return t.Mean(t.Div(joint, t.Sqrt(t.Mul(square(x, xMean), square(y, yMean)))))
 	}, x, y)
 	return t.MulScalar(t.Neg(t.MulScalar(t.AddScalar(cc))))
 }
@@ -105,11 +102,10 @@ func nccNeosr(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
 func klNeosr(t *nn.Tape, x, y nn.Tensor) nn.Tensor {
 	prob, target := t.Hold(t.Softmax(x)), t.Hold(t.Softmax(y))
 	log := t.Hold(t.Elementwise("torch.log", t.AddScalar(prob), true, false))
-	var loss nn.Tensor
-	t.Scope("", func() {
+	loss := t.Within("", func() nn.Tensor {
 		entropy := t.Hold(t.Elementwise("torch.xlogy", target, false, false))
 		cross := t.Hold(t.Mul(target, log))
-		loss = t.DivScalar(t.Sum(t.Hold(t.Sub(entropy, cross))))
+		return t.DivScalar(t.Sum(t.Hold(t.Sub(entropy, cross))))
 	}, log, target)
 	return t.MulScalar(t.MulScalar(loss))
 }

@@ -2,7 +2,6 @@ package arch
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -31,7 +30,7 @@ func bsConvU(out, k int64) nn.Module {
 // forward is msdan.forward (line 449).
 func (n msdan) forward(t *nn.Tape, x0 nn.Tensor) nn.Tensor {
 	x1 := t.Hold(t.Call("BSConv_first", x0, bsConvU(n.channels, 3)))
-	x := t.Hold(t.Sequential("layers", x1, slices.Repeat([]nn.Module{n.dfeb}, int(n.blocks))...))
+	x := t.Hold(t.Sequential("layers", x1, nn.Repeat(n.dfeb, n.blocks)...))
 	x = t.Rebind(x, t.Add(x, x1))
 	x = t.Rebind(x, t.Call("upsampler", x, n.upsampler))
 	up := t.Hold(t.Interpolate(x0, x0.Dim(2)*n.scale, x0.Dim(3)*n.scale))
@@ -63,11 +62,7 @@ func (n msdan) upsampler(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	}
 	for i := range times {
 		y := t.Call(first, x, bsConvU(wide, 3))
-		if i == 0 {
-			x = t.Hold(y)
-		} else {
-			x = t.Rebind(x, y)
-		}
+		x = t.Assign(i == 0, x, y)
 		x = t.Rebind(x, t.PixelShuffle(x, r))
 		x = t.Rebind(x, t.Call(second, x, bsConvU(n.channels, 3)))
 		x = t.Rebind(x, t.GELU(x))

@@ -1,8 +1,6 @@
 package arch
 
 import (
-	"slices"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -35,7 +33,7 @@ func (n ninasr) network() Network { return Network{InCh: n.colors, Forward: n.fo
 // forward is ninasr.forward (line 112).
 func (n ninasr) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	x = t.Hold(t.Sequential("head", x, rescaleNinasr, nn.Conv{Out: n.feats, K: 3, NoBias: true}.Module()))
-	res := t.Hold(t.Sequential("body", x, slices.Repeat([]nn.Module{n.block}, int(n.blocks))...))
+	res := t.Hold(t.Sequential("body", x, nn.Repeat(n.block, n.blocks)...))
 	res = t.AddInplace(res, x)
 	return t.Sequential("tail", res, conv(n.colors*n.scale*n.scale, 3).Module(), shuffle(n.scale), rescaleNinasr)
 }

@@ -116,14 +116,13 @@ func (n plainUSR) block(version int) nn.Module {
 func mbConvPlain(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	c := x.Dim(1)
 	identity := t.Hold(t.Conv2d("expand_conv", x, conv(2*c, 1)))
-	var out nn.Tensor
-	t.Scope("expand_conv", func() { // pad_tensor (line 14)
+	out := t.Within("expand_conv", func() nn.Tensor { // pad_tensor (line 14)
 		pattern := t.View(t.Param("bias", 2*c), 1, 2*c, 1, 1)
 		padded := t.Hold(t.PadTo(identity, false, x.Dim(0), 2*c, x.Dim(2)+2, x.Dim(3)+2))
 		for range 4 {
 			padded = t.WriteSlice(padded, pattern, false)
 		}
-		out = padded
+		return padded
 	}, identity)
 	out = t.Hold(out)
 	out = t.Rebind(out, t.Conv2d("fea_conv", out, nn.Conv{Out: 2 * c, K: 3, Valid: true}))

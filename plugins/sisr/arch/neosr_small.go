@@ -2,7 +2,6 @@ package arch
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -74,7 +73,7 @@ func (n rrdbnet) forwardNeosr(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		feat = t.Hold(t.PixelUnshuffle(x, n.shuffle))
 	}
 	feat = t.Hold(t.Conv2d("conv_first", feat, conv(n.filters, 3)))
-	body := t.Sequential("body", feat, slices.Repeat([]nn.Module{n.rrdb}, int(n.blocks))...)
+	body := t.Sequential("body", feat, nn.Repeat(n.rrdb, n.blocks)...)
 	bodyFeat := t.Hold(t.Conv2d("conv_body", body, conv(n.filters, 3)))
 	feat = t.Rebind(feat, t.Add(feat, bodyFeat))
 	for _, name := range [...]string{"conv_up1", "conv_up2"} {

@@ -120,10 +120,9 @@ func (cfg StepConfig) waveletNeosr(t *nn.Tape, gtShape []int64) (fake, real nn.T
 	t.Part("wavelet_guided, from iteration "+cfg.Neosr.Wavelet, func() {
 		bands := func() nn.Tensor {
 			shape := []int64{gtShape[0], 4, gtShape[2], gtShape[3]}
-			var z nn.Tensor
-			t.Scope("", func() {
+			z := t.Within("", func() nn.Tensor {
 				t.Hold(t.Zeros(nn.F32, shape...)) // all four
-				z = t.Zeros(nn.F32, gtShape...)
+				return t.Zeros(nn.F32, gtShape...)
 			})
 			return t.Hold(z)
 		}

@@ -39,11 +39,7 @@ func (n omniSR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	}
 
 	residual := t.Hold(t.Conv2d("input", x, n.conv(n.feat, 3)))
-	groups := make([]nn.Module, n.res)
-	for i := range groups {
-		groups[i] = n.osag
-	}
-	out := t.Hold(t.Sequential("residual_layer", residual, groups...))
+	out := t.Hold(t.Sequential("residual_layer", residual, nn.Repeat(n.osag, n.res)...))
 
 	out = t.Rebind(out, t.Add(t.Conv2d("output", out, n.conv(n.feat, 3)), residual))
 	out = t.Rebind(out, t.Sequential("up", out, n.conv(n.outCh*n.scale*n.scale, 3).Module(), shuffle(n.scale)))
@@ -52,10 +48,7 @@ func (n omniSR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // osag is OSAG.
 func (n omniSR) osag(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	var ms []nn.Module
-	for range n.blocks {
-		ms = append(ms, n.block)
-	}
+	ms := nn.Repeat(n.block, n.blocks)
 	ms = append(ms, n.conv(n.feat, 1).Module())
 	out := t.Hold(t.Sequential("residual_layer", x, ms...))
 	out = t.Rebind(out, t.Add(out, x))

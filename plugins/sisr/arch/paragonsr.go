@@ -42,11 +42,7 @@ func paragonFeatures(t *nn.Tape, x nn.Tensor, scale, feat, groups, blocks int64,
 	deep := t.Hold(t.Call("body", shallow, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		for g := range groups {
 			x = t.Call(fmt.Sprint(g), x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // ResidualGroup
-				ms := make([]nn.Module, blocks)
-				for i := range ms {
-					ms[i] = block
-				}
-				return t.Add(t.Sequential("blocks", x, ms...), x)
+				return t.Add(t.Sequential("blocks", x, nn.Repeat(block, blocks)...), x)
 			})
 		}
 		return x

@@ -199,10 +199,7 @@ func (n paragon) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 func (n paragon) body(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	for g := range int(n.groups) {
 		x = t.Call(fmt.Sprint(g), x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // ResidualGroupStatic
-			blocks := make([]nn.Module, n.blocks)
-			for i := range blocks {
-				blocks[i] = n.block
-			}
+			blocks := nn.Repeat(n.block, n.blocks)
 			return t.Add(t.Sequential("blocks", x, blocks...), x)
 		})
 	}

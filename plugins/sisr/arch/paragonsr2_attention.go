@@ -53,8 +53,7 @@ func (n paragon) windowAttention(t *nn.Tape, x nn.Tensor) nn.Tensor {
 			hEnd, wEnd := min(h, hStart+windowH), min(w, wStart+windowW)
 			window := t.Narrow(t.Narrow(x, 2, hEnd-hStart), 3, wEnd-wStart)
 
-			var processedWindow nn.Tensor
-			t.Scope("", func() { processedWindow = n.windowSelfAttention(t, window) })
+			processedWindow := t.Within("", func() nn.Tensor { return n.windowSelfAttention(t, window) })
 			weight := t.ZerosLike(processedWindow)
 			for _, v := range last {
 				t.Rebind(v, v)
@@ -67,9 +66,7 @@ func (n paragon) windowAttention(t *nn.Tape, x nn.Tensor) nn.Tensor {
 			count = t.WriteSlice(count, weight, true)
 		}
 	}
-	for _, v := range last {
-		t.Hold(v)
-	}
+	t.HoldAll(last...)
 
 	t.Line("output = output / (count + 1e-8)")
 	output = t.Rebind(output, t.Div(output, t.AddScalar(count)))

@@ -60,11 +60,7 @@ func hrHead(feat, blocks int64, norm bool) nn.Module {
 	}
 	return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		h := t.Hold(t.Conv2d("hr_conv_in", x, conv(feat, 3)))
-		ms := make([]nn.Module, blocks)
-		for i := range ms {
-			ms[i] = block
-		}
-		return t.Rebind(h, t.Sequential("hr_head", h, ms...))
+		return t.Rebind(h, t.Sequential("hr_head", h, nn.Repeat(block, blocks)...))
 	}
 }
 

@@ -129,12 +129,7 @@ func (n paragonR) residualGroup(t *nn.Tape, x nn.Tensor, group int64) nn.Tensor 
 		default:
 			block = func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.proBlock(t, x, shift) }
 		}
-		name := fmt.Sprint("blocks.", i)
-		if n.checkpointing && x.RequiresGrad() {
-			x = t.Rebind(x, t.Checkpoint(name, x, block))
-		} else {
-			x = t.Rebind(x, t.Call(name, x, block))
-		}
+		x = t.Rebind(x, t.CheckpointIf(n.checkpointing && x.RequiresGrad(), fmt.Sprint("blocks.", i), x, block))
 	}
 	return x
 }

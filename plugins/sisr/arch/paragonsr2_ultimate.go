@@ -73,12 +73,11 @@ func (n paragonR) ultimateBlock(t *nn.Tape, x nn.Tensor, block, shift int64) nn.
 }
 
 // varianceRouter is VarianceRouter.
-func varianceRouter(t *nn.Tape, name string, x, std nn.Tensor) (y nn.Tensor) {
-	t.Scope(name, func() {
+func varianceRouter(t *nn.Tape, name string, x, std nn.Tensor) nn.Tensor {
+	return t.Within(name, func() nn.Tensor {
 		gate := t.Hold(t.Sigmoid(t.Add(t.Mul(std, t.Param("weight", 1)), t.Param("bias", 1))))
-		y = t.Mul(x, gate)
+		return t.Mul(x, gate)
 	}, x, std)
-	return y
 }
 
 // instanceLayerNorm is iLN: normalized over channels and pixels together, and the deviation at each pixel.

@@ -47,9 +47,7 @@ type plksr struct {
 
 func (n plksr) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	ms := []nn.Module{conv(n.dim, 3).Module()}
-	for range n.blocks {
-		ms = append(ms, n.block)
-	}
+	ms = append(ms, nn.Repeat(n.block, n.blocks)...)
 	ms = append(ms, conv(3*n.scale*n.scale, 3).Module())
 	x = t.Rebind(x, t.Add(t.Sequential("feats", x, ms...), repeatInterleave(t, x, n.scale*n.scale)))
 	return t.PixelShuffle(x, n.scale)

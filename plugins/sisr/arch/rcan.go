@@ -50,10 +50,7 @@ func (n rcan) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	}
 	x = t.Hold(t.Rebind(x, t.Sequential("head", x, head...)))
 
-	groups := make([]nn.Module, n.groups)
-	for i := range groups {
-		groups[i] = n.residualGroup
-	}
+	groups := nn.Repeat(n.residualGroup, n.groups)
 	res := t.Hold(t.Sequential("body", x, append(groups, c.Module())...))
 	res = t.AddInplace(res, x)
 
@@ -66,10 +63,7 @@ func (n rcan) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 }
 
 func (n rcan) residualGroup(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	blocks := make([]nn.Module, n.blocks)
-	for i := range blocks {
-		blocks[i] = n.rcab
-	}
+	blocks := nn.Repeat(n.rcab, n.blocks)
 	res := t.Sequential("body", x, append(blocks, conv(n.feats, n.kernel).Module())...)
 	return t.AddInplace(res, x)
 }

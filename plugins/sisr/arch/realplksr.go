@@ -35,9 +35,7 @@ type realplksr struct {
 func (n realplksr) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	r2 := n.scale * n.scale
 	ms := []nn.Module{conv(n.dim, 3).Module()}
-	for range n.blocks {
-		ms = append(ms, n.block)
-	}
+	ms = append(ms, nn.Repeat(n.block, n.blocks)...)
 	ms = append(ms, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return dropout2d(t, x, n.dropout) },
 		conv(n.outCh*r2, 3).Module())
 	x = t.Rebind(x, t.Add(t.Sequential("feats", x, ms...), repeatInterleave(t, x, r2)))

@@ -61,39 +61,24 @@ func (n rgt) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features.
 func (n rgt) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		h, w := x.Dim(2), x.Dim(3)
 		y = t.Hold(t.Sequential("before_RG", x, tokens, named((*nn.Tape).LayerNorm)))
-		first, total := int64(0), int64(0)
-		for _, d := range n.depths {
-			total += d
-		}
-		for i, d := range n.depths {
-			rate := func(b int64) float64 { return n.dropPath * float64(first+b) / float64(max(total-1, 1)) }
-			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-				return n.residualGroup(t, x, h, w, int64(i), rate)
-			}))
-			first += d
-		}
+		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+			return n.residualGroup(t, x, h, w, int64(i), rate)
+		})
 		y = t.Rebind(y, t.LayerNorm("norm", y))
-		y = spread(t, y, h, w)
+		return spread(t, y, h, w)
 	}, x)
-	return y
 }
 
 // residualGroup is ResidualGroup.
-func (n rgt) residualGroup(t *nn.Tape, x nn.Tensor, h, w, rs int64, rate func(int64) float64) nn.Tensor {
+func (n rgt) residualGroup(t *nn.Tape, x nn.Tensor, h, w, rs int64, rate dropPaths) nn.Tensor {
 	res := x
 	x = t.Hold(x)
 	for b := range n.depths[rs] {
-		name := fmt.Sprint("blocks.", b)
 		m := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, rs, b, rate(b)) }
-		y := x
-		if n.checkpointing {
-			y = t.CheckpointReentrant(name, x, m)
-		} else {
-			y = t.Call(name, x, m)
-		}
+		y := t.ReentrantIf(n.checkpointing, fmt.Sprint("blocks.", b), x, m)
 		x = t.Rebind(x, y)
 	}
 	x = t.Rebind(x, spread(t, x, h, w))

@@ -87,9 +87,7 @@ func (n rrdbnet) model(t *nn.Tape, x nn.Tensor) nn.Tensor {
 // shortcut is ShortcutBlock: x + sub(x).
 func (n rrdbnet) shortcut(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	ms := make([]nn.Module, 0, n.blocks+1)
-	for range n.blocks {
-		ms = append(ms, n.rrdb)
-	}
+	ms = append(ms, nn.Repeat(n.rrdb, n.blocks)...)
 	ms = append(ms, conv(n.filters, 3).Module())
 	return t.Add(x, t.Sequential("sub", x, ms...))
 }

@@ -45,10 +45,7 @@ func (n rtMoSR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		}
 	}
 	out = t.Rebind(out, t.Call("to_feat", out, toFeat))
-	body := make([]nn.Module, n.blocks)
-	for i := range body {
-		body[i] = n.block
-	}
+	body := nn.Repeat(n.block, n.blocks)
 	out = t.Rebind(out, t.Sequential("body", out, body...))
 	y := t.Sequential("to_img", out, repConv(3*n.inner*n.inner), shuffle(n.inner))
 	return t.Add(t.Narrow(t.Narrow(y, 2, h*n.scale), 3, w*n.scale), t.Upsample(x, n.scale))
@@ -144,8 +141,7 @@ func repConv(out int64) nn.Module {
 			return t.Conv2d("conv_3x3_rep", x, nn.Conv{Out: out, K: 3, Frozen: true})
 		}
 
-		var x1 nn.Tensor
-		t.Scope("conv1", func() { // SeqConv3x3
+		x1 := t.Within("conv1", func() nn.Tensor { // SeqConv3x3
 			y0 := t.Hold(t.ConvWeight(x, k0, b0, nn.Conv{Valid: true}))
 			y0 = t.Rebind(y0, t.Pad(y0, 2, 2, false))
 			b0Pad := t.View(b0, 1, mid, 1, 1)
@@ -154,7 +150,7 @@ func repConv(out int64) nn.Module {
 			for _, edge := range [...]nn.Tensor{row, row, column, column} {
 				y0 = t.Rebind(y0, t.WriteSlice(y0, edge, false))
 			}
-			x1 = t.ConvWeight(y0, k1, b1, nn.Conv{Valid: true})
+			return t.ConvWeight(y0, k1, b1, nn.Conv{Valid: true})
 		}, x)
 		t.Hold(x1)
 		x2 := t.Hold(t.Conv2d("conv2", x, conv(out, 3)))

@@ -28,11 +28,7 @@ type safmn struct {
 
 func (n safmn) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	x = t.Hold(t.Conv2d("to_feat", x, conv(n.dim, 3)))
-	ms := make([]nn.Module, n.blocks)
-	for i := range ms {
-		ms[i] = n.attBlock
-	}
-	x = t.Rebind(x, t.Add(t.Sequential("feats", x, ms...), x))
+	x = t.Rebind(x, t.Add(t.Sequential("feats", x, nn.Repeat(n.attBlock, n.blocks)...), x))
 	return t.Sequential("to_img", x, conv(3*n.scale*n.scale, 3).Module(), shuffle(n.scale))
 }
 

@@ -122,7 +122,7 @@ func scuUpconv(out int64) nn.Module {
 func rrdbUpsample(blocks, scale int64) nn.Module {
 	return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		lrelu, c := (*nn.Tape).LeakyReLUInplace, conv(x.Dim(1), 3).Module()
-		ms := slices.Repeat([]nn.Module{scuRRDB}, int(blocks))
+		ms := nn.Repeat(scuRRDB, blocks)
 		for range bits.Len64(uint64(scale)) - 1 {
 			ms = append(ms, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.Upsample(x, 2) }, c, lrelu)
 		}

@@ -27,11 +27,7 @@ func (n sebica) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	bodyOut := head
 	for i := range 6 {
 		y := t.Call(fmt.Sprint("body.", i), bodyOut, n.attn)
-		if i == 0 { // head keeps the first
-			bodyOut = t.Hold(y)
-		} else {
-			bodyOut = t.Rebind(bodyOut, y)
-		}
+		bodyOut = t.Assign(i == 0, bodyOut, y) // head keeps the first
 	}
 	h := t.Hold(t.Sequential("tail", bodyOut, conv(3*n.scale*n.scale, 1).Module(), shuffle(n.scale)))
 	base := t.Hold(t.Bilinear(x, n.scale))

@@ -48,18 +48,10 @@ func (n seemore) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 			x = t.Hold(t.Call("local_block", x, n.half(n.mixture)))
 			return t.Rebind(x, t.Call("global_block", x, n.half(n.striped)))
 		})
-		if i == 0 { // res keeps the first
-			x = t.Hold(y)
-		} else {
-			x = t.Rebind(x, y)
-		}
+		x = t.Assign(i == 0, x, y) // res keeps the first
 	}
 	y := t.Call("norm", x, channelLayerNorm)
-	if n.layers == 0 {
-		x = t.Hold(y)
-	} else {
-		x = t.Rebind(x, y)
-	}
+	x = t.Assign(n.layers == 0, x, y)
 	x = t.Rebind(x, t.Add(t.Conv2d("conv_2", x, conv(n.dim, 3)), res))
 	x = t.Rebind(x, t.Sequential("upsampler", x, conv(n.in*n.scale*n.scale, 3).Module(), shuffle(n.scale)))
 	return t.Rebind(x, t.Add(t.DivScalar(x), mean))
@@ -110,9 +102,7 @@ func (n seemore) mixture(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	x1 := t.Hold(t.Sequential("conv_2", p[0], n.stripes(3), (*nn.Tape).GELU))
 	k := t.Hold(t.Call("", p[1], n.calibrate))
 	t.Rebind(x, x1) // both of its halves have got new values
-	var y nn.Tensor
-	t.Scope("moe_layer", func() { y = n.moe(t, x1, k) }, x1, k)
-	t.Hold(y)
+	y := t.Hold(t.Within("moe_layer", func() nn.Tensor { return n.moe(t, x1, k) }, x1, k))
 	return t.Conv2d("proj", y, conv(n.dim, 1))
 }
 
@@ -121,11 +111,7 @@ func (n seemore) calibrate(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	y := x
 	for i := range n.recursive {
 		z := t.Sequential("agg_conv", y, nn.Conv{Out: n.dim, K: 4, Stride: 4, Groups: n.dim, Valid: true}.Module(), (*nn.Tape).GELU)
-		if i == 0 {
-			y = t.Hold(z)
-		} else {
-			y = t.Rebind(y, z)
-		}
+		y = t.Assign(i == 0, y, z)
 	}
 	z := t.Hold(t.Sequential("conv", y, depthwise(n.dim, 3).Module(), conv(n.dim, 1).Module()))
 	z = t.Rebind(z, t.Interpolate(z, x.Dim(2), x.Dim(3)))
@@ -153,11 +139,10 @@ func (n seemore) moe(t *nn.Tape, inputs, k nn.Tensor) nn.Tensor {
 			t.Scope(name, func() { expertParams(t, n.dim, grow) })
 			continue
 		}
-		var y nn.Tensor
-		t.Scope(name, func() { // Expert
+		y := t.Within(name, func() nn.Tensor { // Expert
 			x := t.Hold(t.Conv2d("conv_1", inputs, conv(grow, 1)))
 			x = t.Rebind(x, t.Mul(t.Conv2d("conv_2", k, conv(grow, 1)), x))
-			y = t.Rebind(x, t.Conv2d("conv_3", x, conv(n.dim, 1)))
+			return t.Rebind(x, t.Conv2d("conv_3", x, conv(n.dim, 1)))
 		}, inputs, k)
 		weight := t.View(t.Narrow(expWeights, 1, 1), b, 1, 1, 1)
 		out = t.AddInplace(out, t.Mul(y, weight))

@@ -67,11 +67,7 @@ func (n spanPlus) spabs(t *nn.Tape, x nn.Tensor, blocks int64) nn.Tensor {
 		return out
 	}
 	outB1 := t.Hold(t.Call("block_1", x, spab))
-	ms := make([]nn.Module, blocks)
-	for i := range ms {
-		ms[i] = spab
-	}
-	outX := t.Hold(t.Sequential("block_n", outB1, ms...))
+	outX := t.Hold(t.Sequential("block_n", outB1, nn.Repeat(spab, blocks)...))
 	var outX2 nn.Tensor
 	outEnd := t.Hold(t.Call("block_end", outX, func(t *nn.Tape, x nn.Tensor) (out nn.Tensor) {
 		out, outX2 = n.spab(t, x)

@@ -83,39 +83,26 @@ func (n srformer) resolution() int64 { return multiple(n.img, n.window) }
 
 // features is forward_features.
 func (n srformer) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		h, w := x.Dim(2), x.Dim(3)
-		y = t.Hold(t.Call("patch_embed", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-			x = tokens(t, x)
-			if n.patchNorm {
-				x = t.LayerNorm("norm", x)
-			}
-			return x
-		}))
+		y = t.Hold(t.Call("patch_embed", x, embed(n.patchNorm)))
 		if n.ape {
 			y = t.Rebind(y, t.Add(y, t.Param("absolute_pos_embed", 1, n.resolution()*n.resolution(), n.dim)))
 		}
 		y = t.Rebind(y, t.Dropout(y, n.drop))
-		first, total := int64(0), int64(0)
-		for _, d := range n.depths {
-			total += d
-		}
-		for i, d := range n.depths {
-			rate := func(b int64) float64 { return n.dropPath * float64(first+b) / float64(max(total-1, 1)) }
-			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // PSA_Group
-				group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.basicLayer(t, x, h, w, i, rate) })
-				return t.Add(tokens(t, t.Call("conv", image(t, group, h, w), n.resiConv)), x)
-			}))
-			first += d
-		}
+		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor { // PSA_Group
+			group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+				return n.basicLayer(t, x, h, w, i, rate)
+			})
+			return t.Add(tokens(t, t.Call("conv", image(t, group, h, w), n.resiConv)), x)
+		})
 		y = t.Rebind(y, t.LayerNorm("norm", y))
-		y = image(t, y, h, w)
+		return image(t, y, h, w)
 	}, x)
-	return y
 }
 
 // basicLayer is BasicLayer. SRFormerV2 puts blocks of plain windows before the first, the third and the fifth of its own.
-func (n srformer) basicLayer(t *nn.Tape, x nn.Tensor, h, w int64, layer int, rate func(int64) float64) nn.Tensor {
+func (n srformer) basicLayer(t *nn.Tape, x nn.Tensor, h, w int64, layer int, rate dropPaths) nn.Tensor {
 	type block struct {
 		psa             bool
 		shift           int64
@@ -162,12 +149,7 @@ func (n srformer) basicLayer(t *nn.Tape, x nn.Tensor, h, w int64, layer int, rat
 			}
 			return n.psaBlock(t, x, h, w, b.ws, b.shift, b.dropPath, attention, b.mlp)
 		}
-		name := fmt.Sprint("blocks.", i)
-		if n.checkpointing {
-			x = t.Rebind(x, t.Checkpoint(name, x, m))
-		} else {
-			x = t.Rebind(x, t.Call(name, x, m))
-		}
+		x = t.Rebind(x, t.CheckpointIf(n.checkpointing, fmt.Sprint("blocks.", i), x, m))
 	}
 	return x
 }

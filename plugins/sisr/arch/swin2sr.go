@@ -90,29 +90,22 @@ func (n swin2SR) auxiliary(t *nn.Tape, x nn.Tensor, h, w int64) nn.Tensor {
 
 // features is forward_features.
 func (n swin2SR) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		h, w := x.Dim(2), x.Dim(3)
 		y = t.Hold(t.Call("patch_embed", x, n.patchEmbed(n.patchNorm)))
 		if n.ape {
 			y = t.Rebind(y, t.Add(y, t.Param("absolute_pos_embed", 1, n.img*n.img, n.dim)))
 		}
 		y = t.Rebind(y, t.Dropout(y, n.drop))
-		first, total := int64(0), int64(0)
-		for _, d := range n.depths {
-			total += d
-		}
-		for i, d := range n.depths {
-			rate := func(b int64) float64 { return n.dropPath * float64(first+b) / float64(max(total-1, 1)) }
-			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // RSTB
-				group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.basicLayer(t, x, h, w, i, rate) })
-				return t.Add(t.Call("patch_embed", t.Call("conv", image(t, group, h, w), n.resiConv), n.patchEmbed(false)), x)
-			}))
-			first += d
-		}
+		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor { // RSTB
+			group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+				return n.basicLayer(t, x, h, w, i, rate)
+			})
+			return t.Add(t.Call("patch_embed", t.Call("conv", image(t, group, h, w), n.resiConv), n.patchEmbed(false)), x)
+		})
 		y = t.Rebind(y, t.LayerNorm("norm", y))
-		y = image(t, y, h, w)
+		return image(t, y, h, w)
 	}, x)
-	return y
 }
 
 // patchEmbed is PatchEmbed, which has a convolution here.
@@ -127,19 +120,14 @@ func (n swin2SR) patchEmbed(norm bool) nn.Module {
 }
 
 // basicLayer is BasicLayer.
-func (n swin2SR) basicLayer(t *nn.Tape, x nn.Tensor, h, w int64, layer int, rate func(int64) float64) nn.Tensor {
+func (n swin2SR) basicLayer(t *nn.Tape, x nn.Tensor, h, w int64, layer int, rate dropPaths) nn.Tensor {
 	for i := range n.depths[layer] {
 		shift := i % 2 * (n.window / 2)
 		if n.img <= n.window {
 			shift = 0
 		}
 		m := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, shift, n.heads[layer], rate(i)) }
-		name := fmt.Sprint("blocks.", i)
-		if n.checkpointing {
-			x = t.Rebind(x, t.CheckpointReentrant(name, x, m))
-		} else {
-			x = t.Rebind(x, t.Call(name, x, m))
-		}
+		x = t.Rebind(x, t.ReentrantIf(n.checkpointing, fmt.Sprint("blocks.", i), x, m))
 	}
 	return x
 }
@@ -188,9 +176,8 @@ func (n swin2SR) attention(t *nn.Tape, x, mask nn.Tensor, ws, heads int64) nn.Te
 	qkv = t.Hold(t.Permute(t.View(qkv, b, tokens, 3, heads, c/heads), 2, 0, 3, 1, 4))
 	p := t.Unbind(qkv)
 	v := p[2]
-	normalized := func(x nn.Tensor) (y nn.Tensor) {
-		t.Scope("", func() { y = t.NormalizeDim(x, -1) }, x)
-		return y
+	normalized := func(x nn.Tensor) nn.Tensor {
+		return t.Within("", func() nn.Tensor { return t.NormalizeDim(x, -1) }, x)
 	}
 	attn := t.Hold(t.Matmul(normalized(p[0]), t.Transpose(normalized(p[1]), -2, -1)))
 	logitScale := t.Hold(t.Exp(t.Clamp(t.Param("logit_scale", heads, 1, 1))))

@@ -141,31 +141,15 @@ func (n swinIR) resiConv(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features.
 func (n swinIR) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		h, w := x.Dim(2), x.Dim(3)
-		y = t.Call("patch_embed", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-			x = tokens(t, x)
-			if n.patchNorm {
-				x = t.LayerNorm("norm", x)
-			}
-			return x
+		y = t.Hold(t.Call("patch_embed", x, embed(n.patchNorm)))
+		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+			return n.rstb(t, x, h, w, i, rate)
 		})
-		y = t.Hold(y)
-		block, total := int64(0), int64(0)
-		for _, d := range n.depths {
-			total += d
-		}
-		for i := range n.depths {
-			first := block
-			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-				return n.rstb(t, x, h, w, i, first, total)
-			}))
-			block += n.depths[i]
-		}
 		y = t.Rebind(y, t.LayerNorm("norm", y))
-		y = image(t, y, h, w)
+		return image(t, y, h, w)
 	}, x)
-	return y
 }
 
 // tokens is PatchEmbed: (b, c, h, w) to (b, h·w, c), a view.
@@ -178,24 +162,50 @@ func image(t *nn.Tape, x nn.Tensor, h, w int64) nn.Tensor {
 	return t.View(t.Transpose(x, 1, 2), x.Dim(0), x.Dim(2), h, w)
 }
 
+// dropPaths are the rates of a layer's blocks: of block b, by torch.linspace(0, drop_path_rate, sum(depths)).
+type dropPaths func(b int64) float64
+
+// layers are self.layers of a network whose last block drops its path at that rate.
+func layers(
+	t *nn.Tape, y nn.Tensor, last float64, depths []int64,
+	layer func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor,
+) nn.Tensor {
+	first, total := int64(0), int64(0)
+	for _, d := range depths {
+		total += d
+	}
+	for i, d := range depths {
+		rate := func(b int64) float64 { return last * float64(first+b) / float64(max(total-1, 1)) }
+		of := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return layer(t, x, i, rate) }
+		y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, of))
+		first += d
+	}
+	return y
+}
+
+// embed is PatchEmbed, with its norm if there is one.
+func embed(norm bool) nn.Module {
+	return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+		x = tokens(t, x)
+		if norm {
+			x = t.LayerNorm("norm", x)
+		}
+		return x
+	}
+}
+
 // rstb is RSTB.
-func (n swinIR) rstb(t *nn.Tape, x nn.Tensor, h, w int64, layer int, first, total int64) nn.Tensor {
+func (n swinIR) rstb(t *nn.Tape, x nn.Tensor, h, w int64, layer int, rate dropPaths) nn.Tensor {
 	group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		for i := range n.depths[layer] {
-			dropPath := n.dropPath * float64(first+i) / float64(max(total-1, 1))
 			shift := i % 2 * (n.window / 2)
 			m := func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 				if n.blockOf != nil {
-					return n.blockOf(t, x, h, w, layer, i, dropPath)
+					return n.blockOf(t, x, h, w, layer, i, rate(i))
 				}
-				return n.block(t, x, h, w, shift, n.heads[layer], dropPath)
+				return n.block(t, x, h, w, shift, n.heads[layer], rate(i))
 			}
-			name := fmt.Sprint("blocks.", i)
-			if n.checkpointing {
-				x = t.Rebind(x, t.CheckpointReentrant(name, x, m))
-			} else {
-				x = t.Rebind(x, t.Call(name, x, m))
-			}
+			x = t.Rebind(x, t.ReentrantIf(n.checkpointing, fmt.Sprint("blocks.", i), x, m))
 		}
 		return x
 	})

@@ -57,12 +57,9 @@ func (n tfdat) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	var flow, aligned nn.Tensor // which the next turn of the loop assigns anew
 	for i := range n.frames - 1 {
 		src := frame()
-		var f nn.Tensor
-		t.Scope("flow_net", func() { f = n.flowOf(t, src, center) })
+		f := t.Within("flow_net", func() nn.Tensor { return n.flowOf(t, src, center) })
 		g := func() nn.Tensor {
-			var y nn.Tensor
-			t.Scope("", func() { y = warpFrame(t, src, f) }, f)
-			return y
+			return t.Within("", func() nn.Tensor { return warpFrame(t, src, f) }, f)
 		}
 		if i == 0 {
 			flow = t.Hold(f)

@@ -61,13 +61,9 @@ func (n tscuNet) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 			y := t.Call(fmt.Sprint("m_layers.", layer), toChannelsLast(t, window), n.layer)
 			temp = append(temp, t.Hold(t.Contiguous(y)))
 		}
-		y := t.Cat(1, temp...) // torch.stack along the frames
-		if layer == 0 {        // x keeps the first
-			clip = t.Hold(y)
-		} else {
-			clip = t.Rebind(clip, y)
-		}
-		if frames -= 2; frames > 1 { // the next layer's list takes the name of this one's
+		y := t.Cat(1, temp...)               // torch.stack along the frames
+		clip = t.Assign(layer == 0, clip, y) // x keeps the first
+		if frames -= 2; frames > 1 {         // the next layer's list takes the name of this one's
 			for _, x := range temp {
 				t.Rebind(x, clip)
 			}

@@ -49,13 +49,7 @@ func (n tspanV2) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		for range frames - 2 {
 			window := t.Narrow(clip, 1, 3*n.dim) // frames lie side by side: the reshape is a view
 			m := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x) }
-			name := fmt.Sprint("m_layers.", layer)
-			var y nn.Tensor
-			if n.checkpointing && t.Training {
-				y = t.Checkpoint(name, window, m)
-			} else {
-				y = t.Call(name, window, m)
-			}
+			y := t.CheckpointIf(n.checkpointing && t.Training, fmt.Sprint("m_layers.", layer), window, m)
 			out = t.WriteSlice(out, y, false)
 		}
 		if layer > 1 { // x_center keeps the first for good

@@ -22,9 +22,7 @@ func (s Step) autoencodeHalf(t *nn.Tape, in loaded, optimizer int) (loss nn.Tens
 		x := t.Hold(s.copied(t, in.image))
 		xrec, more := s.reconstruct(t, x, optimizer == 0, true)
 		t.Hold(xrec)
-		for _, y := range more {
-			t.Hold(y)
-		}
+		t.HoldAll(more...)
 		loss = s.resiLoss(t, x, xrec, optimizer)
 		if len(more) > 0 && optimizer == 0 {
 			loss = t.Add(loss, t.MulScalar(more[0]))
@@ -89,9 +87,7 @@ func (s Step) autoencodeVal(t *nn.Tape) {
 	x := t.Hold(s.copied(t, s.loaded(t).image))
 	xrec, more := s.reconstruct(t, x, true, true)
 	t.Hold(xrec)
-	for _, y := range more {
-		t.Hold(y)
-	}
+	t.HoldAll(more...)
 	for optimizer := range 2 {
 		t.Hold(s.resiLoss(t, x, xrec, optimizer))
 	}

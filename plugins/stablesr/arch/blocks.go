@@ -40,10 +40,7 @@ type resBlock struct {
 
 func (b resBlock) call(t *nn.Tape, name string, x, emb nn.Tensor) nn.Tensor {
 	forward := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return b.forward(t, x, emb) }
-	if b.checkpoint {
-		return t.Checkpoint(name, x, forward)
-	}
-	return t.Call(name, x, forward)
+	return t.CheckpointIf(b.checkpoint, name, x, forward)
 }
 
 func (b resBlock) forward(t *nn.Tape, x, emb nn.Tensor) (y nn.Tensor) {
@@ -153,7 +150,7 @@ func (s style) qkvAttention(t *nn.Tape, qkv nn.Tensor, heads int64) nn.Tensor {
 // crossAttention is CrossAttention.forward, or MemoryEfficientCrossAttention's (attention.py). context is the zero Tensor
 // for self-attention.
 func (s style) crossAttention(t *nn.Tape, name string, x, context nn.Tensor, heads, dimHead int64) (out nn.Tensor) {
-	t.Scope(name, func() {
+	return t.Within(name, func() nn.Tensor {
 		query := x.Dim(2)
 		if context.Dims() == 0 {
 			context = x
@@ -181,9 +178,8 @@ func (s style) crossAttention(t *nn.Tape, name string, x, context nn.Tensor, hea
 		t.Line("") // '(b h) n d -> b n (h d)'
 		merged := t.Permute(t.View(out, b, heads, n, dimHead), 0, 2, 1, 3)
 		out = t.Rebind(out, t.View(merged, b, n, heads*dimHead))
-		out = t.Linear("to_out.0", out, query, true)
+		return t.Linear("to_out.0", out, query, true)
 	}, x, context)
-	return out
 }
 
 // transformer is SpatialTransformerV2, and SpatialTransformer where linear is false (attention.py).
@@ -236,19 +232,15 @@ func (n transformer) block(t *nn.Tape, name string, x, context nn.Tensor) nn.Ten
 		x = t.Rebind(x, t.Add(n.crossAttention(t, "attn2", t.LayerNorm("norm2", x), context, n.heads, n.dimHead), x))
 		return t.Rebind(x, t.Add(t.Call("ff", t.LayerNorm("norm3", x), feedForward), x))
 	}
-	if n.checkpoints {
-		return t.Checkpoint(name, x, forward)
-	}
-	return t.Call(name, x, forward)
+	return t.CheckpointIf(n.checkpoints, name, x, forward)
 }
 
 // feedForward is FeedForward with GEGLU.
 func feedForward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	dim := x.Dim(2)
-	var h nn.Tensor
-	t.Scope("net.0", func() {
+	h := t.Within("net.0", func() nn.Tensor {
 		parts := t.Split(t.Linear("proj", x, 8*dim, true), 2, 4*dim, 4*dim)
-		h = t.Mul(t.Hold(parts[0]), t.GELU(t.Hold(parts[1])))
+		return t.Mul(t.Hold(parts[0]), t.GELU(t.Hold(parts[1])))
 	}, x)
 	return t.Linear("net.2", h, dim, true)
 }

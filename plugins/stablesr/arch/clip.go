@@ -30,7 +30,7 @@ func (n *clipText) part() string { return partText }
 
 // forward is CLIPTextTransformer.forward (:670).
 func (n *clipText) forward(t *nn.Tape, batch int64, _ nn.Tensor) (x nn.Tensor) {
-	t.Scope("transformer.text_model", func() {
+	return t.Within("transformer.text_model", func() nn.Tensor {
 		tokens := t.Hold(t.Indices(batch * n.length))
 		x = t.Lookup(t.Param("embeddings.token_embedding.weight", n.vocab, n.width), tokens, batch, n.length, n.width)
 		x = learned(t, x, n.learned)
@@ -44,9 +44,8 @@ func (n *clipText) forward(t *nn.Tape, batch int64, _ nn.Tensor) (x nn.Tensor) {
 					x, mask)
 			}))
 		}
-		x = t.Rebind(x, t.LayerNorm("final_layer_norm", x))
+		return t.Rebind(x, t.LayerNorm("final_layer_norm", x))
 	})
-	return x
 }
 
 // layer is CLIPEncoderLayer.forward (:311).
@@ -58,7 +57,7 @@ func (n *clipText) layer(t *nn.Tape, residual, mask nn.Tensor) nn.Tensor {
 // attention is CLIPAttention.forward (:216).
 func (n *clipText) attention(t *nn.Tape, x, mask nn.Tensor) (out nn.Tensor) {
 	b, l, dim := x.Dim(0), x.Dim(1), n.width/n.heads
-	t.Scope("self_attn", func() {
+	return t.Within("self_attn", func() nn.Tensor {
 		shape := func(x nn.Tensor) nn.Tensor { // _shape
 			return t.Contiguous(t.Permute(t.View(x, b, l, n.heads, dim), 0, 2, 1, 3))
 		}
@@ -71,20 +70,18 @@ func (n *clipText) attention(t *nn.Tape, x, mask nn.Tensor) (out nn.Tensor) {
 		weights = t.Rebind(weights, t.View(t.Add(t.View(weights, b, n.heads, l, l), mask), b*n.heads, l, l))
 		weights = t.Rebind(weights, t.Softmax(weights))
 		out = t.Hold(t.View(t.Bmm(weights, flat(v)), b, n.heads, l, dim))
-		out = t.Linear("out_proj", t.View(t.Permute(out, 0, 2, 1, 3), b, l, n.width), n.width, true)
+		return t.Linear("out_proj", t.View(t.Permute(out, 0, 2, 1, 3), b, l, n.width), n.width, true)
 	}, x, mask)
-	return out
 }
 
 // quickMLP is two Linear with x*sigmoid(1.702*x) between them: QuickGELU.
-func quickMLP(t *nn.Tape, first, second string, x nn.Tensor) (y nn.Tensor) {
+func quickMLP(t *nn.Tape, first, second string, x nn.Tensor) nn.Tensor {
 	width := x.Dim(2)
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		h := t.Hold(t.Linear(first, x, 4*width, true))
 		h = t.Rebind(h, t.Mul(h, t.Sigmoid(t.MulScalar(h))))
-		y = t.Linear(second, h, width, true)
+		return t.Linear(second, h, width, true)
 	}, x)
-	return y
 }
 
 // clipImage is FrozenCLIPImageEmbedder: OpenAI's CLIP without its text's transformer (clip/model.py of openai/CLIP at

@@ -117,7 +117,7 @@ func (n *bert) forward(t *nn.Tape, batch int64, _ nn.Tensor) (x nn.Tensor) {
 // attention is Attention.forward (x_transformer.py:275) without a mask.
 func (n *bert) attention(t *nn.Tape, name string, x nn.Tensor) (out nn.Tensor) {
 	const inner = int64(bertHeads * bertDimHead)
-	t.Scope(name, func() {
+	return t.Within(name, func() nn.Tensor {
 		b, l := x.Dim(0), x.Dim(1)
 		split := func(x nn.Tensor) nn.Tensor { // 'b n (h d) -> b h n d'
 			return t.Hold(t.Permute(t.View(x, b, l, bertHeads, bertDimHead), 0, 2, 1, 3))
@@ -129,9 +129,8 @@ func (n *bert) attention(t *nn.Tape, name string, x nn.Tensor) (out nn.Tensor) {
 		attn := t.Hold(t.Softmax(dots))
 		out = t.View(t.Bmm(flat(attn), flat(v)), b, bertHeads, l, bertDimHead)
 		out = t.View(t.Permute(out, 0, 2, 1, 3), b, l, inner)
-		out = t.Linear("to_out", out, n.dim, true)
+		return t.Linear("to_out", out, n.dim, true)
 	}, x)
-	return out
 }
 
 // learned is EmbeddingManager.forward (ldm/modules/embedding_manager.py:88 of textual_inversion at 424192de): vectors

@@ -81,37 +81,34 @@ func (l *imageLog) guided() nn.Tensor {
 }
 
 // step is a sampler's: p_sample_ddim, or p_sample.
-func (l *imageLog) step(img, c, concat nn.Tensor) (y nn.Tensor) {
+func (l *imageLog) step(img, c, concat nn.Tensor) nn.Tensor {
 	t := l.t
 	if l.kept > 0 {
 		l.swap(t, l.kept)
 	}
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		e := t.Hold(l.apply(t, t.Hold(img), c, concat))
-		y = t.Add(first(t, img, l.n), first(t, e, l.n))
+		return t.Add(first(t, img, l.n), first(t, e, l.n))
 	}, img)
-	return y
 }
 
 // rows is one image for each step that is logged, stacked.
-func (s Step) rows(t *nn.Tape, z nn.Tensor) (stack nn.Tensor) {
-	t.Scope("", func() {
+func (s Step) rows(t *nn.Tape, z nn.Tensor) nn.Tensor {
+	return t.Within("", func() nn.Tensor {
 		var row []nn.Tensor
 		for range s.Model.logged {
 			row = append(row, t.Hold(s.decode(t, t.AddScalar(z))))
 		}
-		stack = t.Cat(0, row...)
+		return t.Cat(0, row...)
 	}, z)
-	return stack
 }
 
 // grid is rearrange to (b n) c h w, which copies, and torchvision's make_grid, which log keeps.
 func (s Step) grid(t *nn.Tape, rows nn.Tensor) {
-	var grid nn.Tensor
-	t.Scope("", func() {
+	grid := t.Within("", func() nn.Tensor {
 		t.Hold(rows)
 		t.Hold(t.Clone(rows))
-		grid = t.ZerosLike(rows)
+		return t.ZerosLike(rows)
 	})
 	t.Hold(grid)
 }

@@ -122,9 +122,9 @@ func (s Step) pairInput(t *nn.Tape, in loaded, n int64, out inputs) inputs {
 }
 
 // sharedStep is shared_step, forward and p_losses (ddpm.py:866, 871, 1012).
-func (s Step) sharedStep(t *nn.Tape, in loaded) (loss nn.Tensor) {
+func (s Step) sharedStep(t *nn.Tape, in loaded) nn.Tensor {
 	m := s.Model
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		x := s.getInput(t, in, s.Batch, false)
 		z, c, concat := t.Hold(x.z), x.c, x.concat
 		switch {
@@ -145,9 +145,8 @@ func (s Step) sharedStep(t *nn.Tape, in loaded) (loss nn.Tensor) {
 		noise := t.Hold(t.ZerosLike(z))
 		noisy := t.Hold(t.Add(z, noise)) // q_sample
 		out := t.Hold(s.apply(t, noisy, c, concat))
-		loss = t.Mean(t.MSELoss(out, noise)) // or the absolute difference, whose numbers are as many
+		return t.Mean(t.MSELoss(out, noise)) // or the absolute difference, whose numbers are as many
 	}, in.image)
-	return loss
 }
 
 // rescale is the condition that becomes a map beside the latent.
@@ -164,12 +163,11 @@ func (s Step) rescale(t *nn.Tape, xc nn.Tensor) (y nn.Tensor) {
 }
 
 // apply is apply_model: DiffusionWrapper.forward (ddpm.py:1410).
-func (s Step) apply(t *nn.Tape, x, c, concat nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+func (s Step) apply(t *nn.Tape, x, c, concat nn.Tensor) nn.Tensor {
+	return t.Within("", func() nn.Tensor {
 		if concat.Dims() > 0 {
 			x = t.Hold(t.Cat(1, x, concat))
 		}
-		y = s.diffuse(t, x, c, nil, nn.Tensor{})
+		return s.diffuse(t, x, c, nil, nn.Tensor{})
 	}, x)
-	return y
 }

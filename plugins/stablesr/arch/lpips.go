@@ -20,9 +20,7 @@ func lpips(t *nn.Tape, input, target nn.Tensor) (val nn.Tensor) {
 		t.Scope("perceptual_loss", func() {
 			in0, in1 := t.Hold(scalingLayer(t, input)), t.Hold(scalingLayer(t, target)) // :44
 			outs0, outs1 := vggSlices(t, in0), vggSlices(t, in1)                        // :45
-			for _, x := range append(outs0[:], outs1[:]...) {
-				t.Hold(x)
-			}
+			t.HoldAll(append(outs0[:], outs1[:]...)...)
 			var diffs [len(vgg16)]nn.Tensor
 			for k := range vgg16 { // :48-50
 				f0, f1 := t.Hold(normalizeTensor(t, outs0[k])), t.Hold(normalizeTensor(t, outs1[k]))
@@ -45,12 +43,11 @@ func lpips(t *nn.Tape, input, target nn.Tensor) (val nn.Tensor) {
 }
 
 // scalingLayer is ScalingLayer.forward (lpips.py:64).
-func scalingLayer(t *nn.Tape, inp nn.Tensor) (y nn.Tensor) {
-	t.Scope("scaling_layer", func() {
+func scalingLayer(t *nn.Tape, inp nn.Tensor) nn.Tensor {
+	return t.Within("scaling_layer", func() nn.Tensor {
 		shift, scale := t.Buffer("shift", nn.F32, 1, 3, 1, 1), t.Buffer("scale", nn.F32, 1, 3, 1, 1)
-		y = t.Div(t.Sub(inp, shift), scale)
+		return t.Div(t.Sub(inp, shift), scale)
 	}, inp)
-	return y
 }
 
 // vggSlices is vgg16.forward (lpips.py:96): the last ReLU of each slice. torchvision's ReLUs work in place, so a
@@ -77,10 +74,9 @@ func vggSlices(t *nn.Tape, x nn.Tensor) (outs [len(vgg16)]nn.Tensor) {
 }
 
 // normalizeTensor is normalize_tensor (lpips.py:116).
-func normalizeTensor(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() {
+func normalizeTensor(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	return t.Within("", func() nn.Tensor {
 		normFactor := t.Hold(t.Sqrt(t.SumDim(t.Pow(x), 1)))
-		y = t.Div(x, t.AddScalar(normFactor))
+		return t.Div(x, t.AddScalar(normFactor))
 	}, x)
-	return y
 }

@@ -47,11 +47,10 @@ func readLoss(v any) (*lossConfig, error) {
 // of each.
 func (s Step) resi(t *nn.Tape, backward func(nn.Tensor)) {
 	for optimizer := range 2 {
-		var loss nn.Tensor
-		t.Scope("", func() {
+		loss := t.Within("", func() nn.Tensor {
 			inputs, gts, latents := s.resiInput(t)
 			reconstructions := t.Hold(s.resiForward(t, inputs, latents, s.edges(t, gts), optimizer == 0))
-			loss = s.resiLoss(t, gts, reconstructions, optimizer)
+			return s.resiLoss(t, gts, reconstructions, optimizer)
 		})
 		backward(loss)
 	}
@@ -87,9 +86,7 @@ func (s Step) edges(t *nn.Tape, gts nn.Tensor) (canny []nn.Tensor) {
 			canny = s.Model.control.encodeHint(t, hint)
 		}, gts)
 	})
-	for _, f := range canny {
-		t.Hold(f)
-	}
+	t.HoldAll(canny...)
 	return canny
 }
 
@@ -119,9 +116,7 @@ func (s Step) resiForward(t *nn.Tape, input, latent nn.Tensor, canny []nn.Tensor
 			} else {
 				encode()
 			}
-			for _, f := range encFea {
-				t.Hold(f)
-			}
+			t.HoldAll(encFea...)
 			dec = v.decoder(t, latent, encFea, canny)
 		}, input, latent)
 	}

@@ -156,8 +156,8 @@ func (s Step) stableImages(t *nn.Tape) {
 	c := t.Hold(s.condition(t, s.Batch, nn.Tensor{}))
 	t.Scope("", func() { // p_sample, whose steps leave nothing but a latent
 		cond := s.structure(t, z)
-		for _, x := range cond {
-			t.Hold(x)
+		for _, c := range cond {
+			t.Hold(c)
 		}
 		s.diffuse(t, t.AddScalar(z), c, cond, edgeMap)
 	})
@@ -220,8 +220,8 @@ func (s Step) loss(t *nn.Tape, training bool) nn.Tensor {
 		c = t.Hold(s.condition(t, s.Batch, nn.Tensor{}))
 		cond = s.structure(t, z)
 	}
-	for _, x := range cond {
-		t.Hold(x)
+	for _, c := range cond {
+		t.Hold(c)
 	}
 	noise := t.Hold(t.ZerosLike(z))
 	xNoisy := t.Hold(t.Add(z, noise)) // q_sample

@@ -34,7 +34,7 @@ func (n *text) part() string { return partText }
 
 // forward is encode_with_transformer: (batch, context, width).
 func (n *text) forward(t *nn.Tape, batch int64, _ nn.Tensor) (x nn.Tensor) {
-	t.Scope("model", func() {
+	return t.Within("model", func() nn.Tensor {
 		t.Param("token_embedding.weight", n.vocab, n.width)
 		pos := t.Param("positional_embedding", n.context, n.width)
 		t.Param("text_projection", n.width, n.embed)
@@ -52,9 +52,8 @@ func (n *text) forward(t *nn.Tape, batch int64, _ nn.Tensor) (x nn.Tensor) {
 			}
 			x = t.Rebind(x, y)
 		}
-		x = t.Rebind(x, t.LayerNorm("ln_final", x))
+		return t.Rebind(x, t.LayerNorm("ln_final", x))
 	})
-	return x
 }
 
 // block is ResidualAttentionBlock, with torch.nn.MultiheadAttention and its mask.

@@ -64,9 +64,8 @@ func (n *vae) factor() int64 { return 1 << (len(n.mult) - 1) }
 func normalize(t *nn.Tape, name string, x nn.Tensor) nn.Tensor { return t.GroupNorm(name, x, 32) }
 
 // nonlinearity is x*sigmoid(x), written out.
-func nonlinearity(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	t.Scope("", func() { y = t.Mul(x, t.Sigmoid(x)) }, x)
-	return y
+func nonlinearity(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	return t.Within("", func() nn.Tensor { return t.Mul(x, t.Sigmoid(x)) }, x)
 }
 
 // resnet is ResnetBlock without a time embedding.
@@ -217,16 +216,15 @@ func (n *vae) declareDecoder(t *nn.Tape) {
 }
 
 // codebook is quantize.embedding.
-func (n *vae) codebook(t *nn.Tape) (w nn.Tensor) {
-	t.Scope("quantize", func() { w = t.Param("embedding.weight", n.codes, n.embed) })
-	return w
+func (n *vae) codebook(t *nn.Tape) nn.Tensor {
+	return t.Within("quantize", func() nn.Tensor { return t.Param("embedding.weight", n.codes, n.embed) })
 }
 
 // quantize is VectorQuantizer2.forward (taming/modules/vqvae/quantize.py:271 of CompVis/taming-transformers at
 // 3ba01b24): the distance of every latent to every code.
 func (n *vae) quantize(t *nn.Tape, z nn.Tensor) (quant nn.Tensor) {
 	codes := n.codebook(t)
-	t.Scope("", func() {
+	return t.Within("", func() nn.Tensor {
 		b, e, h, w := z.Dim(0), z.Dim(1), z.Dim(2), z.Dim(3)
 		z = t.Hold(t.Contiguous(t.Permute(z, 0, 2, 3, 1)))
 		flat := t.View(z, b*h*w, e)
@@ -236,15 +234,14 @@ func (n *vae) quantize(t *nn.Tape, z nn.Tensor) (quant nn.Tensor) {
 		t.Rebind(sum, t.Indices(b*h*w))                                           // argmin
 		quant = t.Hold(t.View(t.Lookup(codes, t.Indices(b*h*w), b*h*w, e), b, h, w, e))
 		quant = t.Rebind(quant, t.Add(z, t.Detach(t.Sub(quant, z))))
-		quant = t.Contiguous(t.Permute(quant, 0, 3, 1, 2))
+		return t.Contiguous(t.Permute(quant, 0, 3, 1, 2))
 	}, z)
-	return quant
 }
 
 // fuse is Fuse_sft_block_RRDB with two RRDB of 32 growing channels (model.py:822), whose conditions are the encoder's
 // features and, in stm233's fork, those of edges, enlarged to the same size (model.py:840 at a9548ad).
-func fuse(t *nn.Tape, name string, cond []nn.Tensor, decFeat nn.Tensor) (out nn.Tensor) {
-	t.Scope(name, func() {
+func fuse(t *nn.Tape, name string, cond []nn.Tensor, decFeat nn.Tensor) nn.Tensor {
+	return t.Within(name, func() nn.Tensor {
 		c := decFeat.Dim(1)
 		in := append([]nn.Tensor(nil), cond...)
 		for i := 1; i < len(in); i++ {
@@ -261,9 +258,8 @@ func fuse(t *nn.Tape, name string, cond []nn.Tensor, decFeat nn.Tensor) (out nn.
 			h = t.Rebind(h, t.Call(named("encode_enc_2", i), h, rrdb))
 		}
 		h = t.Rebind(h, t.Call("encode_enc_3", h, fusionBlock(c)))
-		out = t.Add(decFeat, t.MulScalar(h))
+		return t.Add(decFeat, t.MulScalar(h))
 	}, append([]nn.Tensor{decFeat}, cond...)...)
-	return out
 }
 
 // fusionBlock is ResBlock of model.py: a ResnetBlock whose shortcut has another name.
