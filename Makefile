@@ -22,12 +22,16 @@ stamp = $(foreach v,commit=$(call git,rev-parse HEAD) date=$(call git,log -1 --f
 	modified=$(if $(call git,status --porcelain),true),-X main.$v)
 git = $(shell TZ=UTC git $1 2>/dev/null)
 
+# The networks call a tape's short methods from thousands of lines: inlined there, they make the program 2.3 MB larger, and a plan no
+# faster (tools/dist/build.go has the same).
+small := -gcflags='github.com/launch-ml/launch/plugins/...=-l'
+
 # Where no C compiler is found, Go builds without cgo, and launch asks nvidia-smi in place of NVIDIA's library (docs/install.md).
 build:
-	$(GO) build -ldflags '-s -w $(stamp)' -o bin/launch ./cmd/launch
+	$(GO) build $(small) -ldflags '-s -w $(stamp)' -o bin/launch ./cmd/launch
 
 install:
-	$(GO) install -ldflags '$(stamp)' ./cmd/launch
+	$(GO) install $(small) -ldflags '$(stamp)' ./cmd/launch
 
 # dist builds a release of the commit that is checked out, for amd64 and arm64; VERSION is v1.2.3, else that of the commit's tag. It
 # needs git and pip, and downloads its tools once, from PyPI and by the Go module proxy. A C compiler of the machine is not used.

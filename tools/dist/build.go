@@ -23,7 +23,8 @@ func (d *dist) build(ctx context.Context, a architecture) ([]byte, error) {
 	}
 	to := filepath.Join(d.src, "bin", "launch-"+a.goarch)
 	err := d.compile(ctx, a, "linux-musl", to, "./cmd/launch",
-		"-s -w -buildid= -linkmode=external -extldflags=-static "+d.release.stamp(), "-tags=carried,netgo,osusergo")
+		"-s -w -buildid= -linkmode=external -extldflags=-static "+d.release.stamp(), "-tags=carried,netgo,osusergo",
+		"-gcflags=github.com/launch-ml/launch/plugins/...=-l") // as in the Makefile
 	if err == nil {
 		err = startsAnywhere(to)
 	}
