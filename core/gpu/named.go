@@ -98,9 +98,9 @@ func Near(name string) []string {
 
 // variants are the whole cards whose names continue these words: other sizes, another socket, ECC.
 func variants(of []string) (out []string) {
-	for _, c := range cards {
-		if w := words(c.Name); len(of) > 0 && len(w) > len(of) && slices.Equal(w[:len(of)], of) && apart(w[len(of)]) {
-			out = append(out, c.Name)
+	for i := 0; i < len(cards) && len(of) > 0; i++ { // of no words, as every start without --vram asks, there are none
+		if w := words(cards[i].Name); len(w) > len(of) && slices.Equal(w[:len(of)], of) && apart(w[len(of)]) {
+			out = append(out, cards[i].Name)
 		}
 	}
 	return out
