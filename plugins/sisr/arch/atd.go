@@ -68,11 +68,11 @@ func (n atd) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	mean := t.Hold(t.Zeros(x.DType(), 1, n.in, 1, 1))
 	x = t.Rebind(x, t.MulScalar(t.Sub(x, mean)))
 	mask := t.Hold(t.Zeros(nn.F32, h/n.window*(w/n.window), n.window*n.window, n.window*n.window))
-	rpi := t.Buffer("relative_position_index_SA", nn.I64, n.window*n.window, n.window*n.window)
+	t.Buffer("relative_position_index_SA", nn.I64, n.window*n.window, n.window*n.window)
 
 	lrelu := (*nn.Tape).LeakyReLUInplace
 	body := func(x nn.Tensor) nn.Tensor {
-		return t.Add(t.Call("conv_after_body", n.features(t, x, mask, rpi), n.resiConv), x)
+		return t.Add(t.Call("conv_after_body", n.features(t, x, mask), n.resiConv), x)
 	}
 	switch n.upsampler {
 	case "pixelshuffle", "nearest+conv":
@@ -101,7 +101,7 @@ func (n atd) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 }
 
 // features is forward_features.
-func (n atd) features(t *nn.Tape, x, mask, rpi nn.Tensor) (y nn.Tensor) {
+func (n atd) features(t *nn.Tape, x, mask nn.Tensor) (y nn.Tensor) {
 	return t.Within("", func() nn.Tensor {
 		h, w := x.Dim(2), x.Dim(3)
 		y = t.Hold(t.Call("patch_embed", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
@@ -110,7 +110,7 @@ func (n atd) features(t *nn.Tape, x, mask, rpi nn.Tensor) (y nn.Tensor) {
 		for i := range n.depths {
 			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // ATDB
 				group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-					return n.basicBlock(t, x, mask, rpi, h, w, i)
+					return n.basicBlock(t, x, mask, h, w, i)
 				})
 				return t.Add(tokens(t, t.Call("conv", image(t, group, h, w), n.resiConv)), x)
 			}))
@@ -121,7 +121,7 @@ func (n atd) features(t *nn.Tape, x, mask, rpi nn.Tensor) (y nn.Tensor) {
 }
 
 // basicBlock is BasicBlock: the layers refine a dictionary of tokens as they go.
-func (n atd) basicBlock(t *nn.Tape, x, mask, rpi nn.Tensor, h, w int64, layer int) nn.Tensor {
+func (n atd) basicBlock(t *nn.Tape, x, mask nn.Tensor, h, w int64, layer int) nn.Tensor {
 	td := t.Hold(t.Copy("Tensor.repeat", t.Param("td", n.tokens, n.dim), x.Dim(0), n.tokens, n.dim))
 	for i := range n.depths[layer] {
 		var y, next nn.Tensor
@@ -130,7 +130,7 @@ func (n atd) basicBlock(t *nn.Tape, x, mask, rpi nn.Tensor, h, w int64, layer in
 			if i%2 == 0 {
 				m = nn.Tensor{}
 			}
-			y, next = n.layer(t, x, td, m, rpi, h, w, n.heads[layer], i == n.depths[layer]-1)
+			y, next = n.layer(t, x, td, m, h, w, n.heads[layer], i == n.depths[layer]-1)
 		}, x, td)
 		x = t.Assign(i == 0, x, y)
 		td = t.Rebind(td, next)
@@ -139,7 +139,7 @@ func (n atd) basicBlock(t *nn.Tape, x, mask, rpi nn.Tensor, h, w int64, layer in
 }
 
 // layer is ATDTransformerLayer. Its windows are shifted where there is a mask.
-func (n atd) layer(t *nn.Tape, x, td, mask, rpi nn.Tensor, h, w, heads int64, last bool) (y, next nn.Tensor) {
+func (n atd) layer(t *nn.Tape, x, td, mask nn.Tensor, h, w, heads int64, last bool) (y, next nn.Tensor) {
 	b, tok, c, ws := x.Dim(0), h*w, n.dim, n.window
 	shortcut := x
 	x = t.Hold(t.LayerNorm("norm1", x))
@@ -157,7 +157,7 @@ func (n atd) layer(t *nn.Tape, x, td, mask, rpi nn.Tensor, h, w, heads int64, la
 	}
 	xWindows := t.Hold(windows(t, shiftedQKV, ws))
 	attnWindows := t.Hold(t.Within("attn_win", func() nn.Tensor {
-		return n.windowAttention(t, xWindows, mask, rpi, heads)
+		return n.windowAttention(t, xWindows, mask, heads)
 	}, xWindows))
 	attnX := t.Hold(windowReverse(t, attnWindows, ws, b, h, w))
 	if mask.Dims() > 0 {
@@ -176,20 +176,14 @@ func (n atd) layer(t *nn.Tape, x, td, mask, rpi nn.Tensor, h, w, heads int64, la
 }
 
 // windowAttention is WindowAttention of queries, keys and values that are there.
-func (n atd) windowAttention(t *nn.Tape, qkv, mask, rpi nn.Tensor, heads int64) nn.Tensor {
+func (n atd) windowAttention(t *nn.Tape, qkv, mask nn.Tensor, heads int64) nn.Tensor {
 	b, tok, c, ws := qkv.Dim(0), qkv.Dim(1), n.dim, n.window
 	p := t.Unbind(t.Permute(t.View(qkv, b, tok, 3, heads, c/heads), 2, 0, 3, 1, 4))
 	q := t.Hold(t.MulScalar(p[0]))
 	attn := t.Hold(t.Matmul(q, t.Transpose(p[1], -2, -1)))
 
 	table := t.Param("relative_position_bias_table", (2*ws-1)*(2*ws-1), heads)
-	bias := t.View(t.Copy("Tensor.__getitem__", table, rpi.Numel(), heads), tok, tok, heads)
-	bias = t.Hold(t.Contiguous(t.Permute(bias, 2, 0, 1)))
-	attn = t.Rebind(attn, t.Add(attn, bias))
-	if nW := mask.Dim(0); mask.Dims() > 0 {
-		y := t.Add(t.View(attn, b/nW, nW, heads, tok, tok), t.View(mask, 1, nW, 1, tok, tok))
-		attn = t.Rebind(attn, t.View(y, -1, heads, tok, tok))
-	}
+	attn = masked(t, biased(t, attn, table, tok, tok, heads), mask, b, heads, tok, tok)
 	attn = t.Rebind(attn, t.Softmax(attn))
 	x := t.Hold(t.View(t.Transpose(t.Matmul(attn, p[2]), 1, 2), b, tok, c))
 	return t.Rebind(x, t.Linear("proj", x, c, true))

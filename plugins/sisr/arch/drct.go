@@ -145,30 +145,19 @@ func (n drct) block(t *nn.Tape, x nn.Tensor, h, w, i, heads int64, dropPath floa
 	shortcut := x
 	x = t.Hold(t.LayerNorm("norm1", x))
 	x = t.Rebind(x, t.View(x, b, h, w, c))
-	shiftedX := x
-	if shift > 0 {
-		shiftedX = t.Hold(t.Roll(x))
-	}
-	xWindows := t.Hold(windows(t, shiftedX, ws))
-	if h != n.img || w != n.img { // calculate_mask, moved to the device
-		mask = t.Zeros(nn.F32, h/ws*(w/ws), ws*ws, ws*ws)
-	}
-	y := t.Within("attn", func() nn.Tensor {
-		m := n.swinIR
-		m.dim = c
-		return m.attention(t, xWindows, mask, ws, heads)
-	}, xWindows, mask)
-	attnWindows := t.Hold(y)
-	y = windowReverse(t, attnWindows, ws, b, h, w)
-	if shift > 0 {
-		shiftedX = t.Rebind(shiftedX, t.Hold(y))
-		y = t.Roll(shiftedX)
-	}
+	m := n.swinIR
+	m.dim = c
+	y := rolled(t, x, shift > 0, func(x nn.Tensor) nn.Tensor {
+		xWindows := t.Hold(windows(t, x, ws))
+		if h != n.img || w != n.img { // calculate_mask, moved to the device
+			mask = t.Zeros(nn.F32, h/ws*(w/ws), ws*ws, ws*ws)
+		}
+		attend := func() nn.Tensor { return m.attention(t, xWindows, mask, ws, heads) }
+		return windowReverse(t, t.Hold(t.Within("attn", attend, xWindows, mask)), ws, b, h, w)
+	})
 	x = t.Rebind(x, t.View(y, b, h*w, c))
 
 	x = t.Rebind(x, t.Add(shortcut, dropPathOf(t, x, dropPath)))
-	m := n.swinIR
-	m.dim = c
 	if i > 2 {
 		m.mlp = 1
 	}

@@ -105,32 +105,19 @@ func (n dwt) block(t *nn.Tape, x nn.Tensor, h, w int64, layer int, i int64, drop
 	shortcut := x
 	x = t.LayerNorm("norm1", x)
 	x = t.Hold(t.View(x, b, h, w, c))
-	shiftedX := x
-	if kind != 0 {
-		shiftedX = t.Hold(t.Roll(x))
-	}
-	var y nn.Tensor
-	if kind > 0 {
-		y = t.View(dilated(t, shiftedX, kind, ws), -1, area, c)
-	} else {
-		y = windows(t, shiftedX, ws)
-	}
-	xWindows := t.Hold(y)
-	attnWindows := t.Hold(t.Call("attn", xWindows, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+	attention := func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		if mask.Dims() > 0 {
 			t.Hold(mask)
 		}
 		return n.attention(t, x, mask, ws, n.heads[layer])
-	}))
-	if kind > 0 {
-		y = undilated(t, attnWindows, kind, ws, h, w)
-	} else {
-		y = windowReverse(t, attnWindows, ws, b, h, w)
 	}
-	if kind != 0 {
-		shiftedX = t.Rebind(shiftedX, t.Hold(y))
-		y = t.Roll(shiftedX)
-	}
+	y := rolled(t, x, kind != 0, func(x nn.Tensor) nn.Tensor {
+		if kind > 0 {
+			xWindows := t.Hold(t.View(dilated(t, x, kind, ws), -1, area, c))
+			return undilated(t, t.Hold(t.Call("attn", xWindows, attention)), kind, ws, h, w)
+		}
+		return windowReverse(t, t.Hold(t.Call("attn", t.Hold(windows(t, x, ws)), attention)), ws, b, h, w)
+	})
 	x = t.Rebind(x, t.View(y, b, h*w, c))
 
 	x = t.Rebind(x, t.Add(shortcut, dropPathOf(t, x, dropPath)))

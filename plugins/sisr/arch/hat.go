@@ -191,9 +191,7 @@ func (n hat) ocab(t *nn.Tape, x nn.Tensor, h, w, over, heads int64) nn.Tensor {
 	attn := t.Hold(t.Matmul(q, t.Transpose(k, -2, -1)))
 
 	table := t.Param("relative_position_bias_table", (ws+over-1)*(ws+over-1), heads)
-	bias := t.View(t.Copy("Tensor.__getitem__", table, ws*ws*over*over, heads), ws*ws, over*over, heads)
-	bias = t.Hold(t.Contiguous(t.Permute(bias, 2, 0, 1)))
-	attn = t.Rebind(attn, t.Add(attn, bias))
+	attn = biased(t, attn, table, ws*ws, over*over, heads)
 	attn = t.Rebind(attn, t.Softmax(attn))
 
 	attnWindows := t.Hold(t.View(t.Transpose(t.Matmul(attn, v), 1, 2), b*nw, ws*ws, c))

@@ -163,9 +163,7 @@ func (n hma) windowAttention(t *nn.Tape, x, mask nn.Tensor, heads int64) nn.Tens
 	q, k, v := p[0], p[1], p[2]
 	q = t.Hold(t.MulScalar(q))
 	attn := t.Hold(t.Matmul(q, t.Transpose(k, -2, -1)))
-	bias := t.View(t.Copy("Tensor.__getitem__", table, area*area, heads), area, area, heads)
-	bias = t.Hold(t.Contiguous(t.Permute(bias, 2, 0, 1)))
-	attn = t.Rebind(attn, t.Add(attn, bias))
+	attn = biased(t, attn, table, area, area, heads)
 	if mask.Dims() > 0 {
 		nW := mask.Dim(0)
 		attn = t.Rebind(attn, t.Add(t.View(attn, b/nW, nW, heads, area, area), t.View(mask, 1, nW, 1, area, area)))

@@ -160,17 +160,9 @@ func (n srformer) psaBlock(t *nn.Tape, x nn.Tensor, h, w, ws, shift int64, dropP
 	shortcut := x
 	x = t.LayerNorm("norm1", x)
 	x = t.Hold(t.View(x, b, h, w, c))
-	shiftedX := x
-	if shift > 0 {
-		shiftedX = t.Hold(t.Roll(x))
-	}
-	xWindows := t.Hold(windows(t, shiftedX, ws))
-	attnWindows := t.Hold(t.Call("attn", xWindows, attention))
-	y := windowReverse(t, attnWindows, ws, b, h, w)
-	if shift > 0 {
-		shiftedX = t.Rebind(shiftedX, t.Hold(y))
-		y = t.Roll(shiftedX)
-	}
+	y := rolled(t, x, shift > 0, func(x nn.Tensor) nn.Tensor {
+		return windowReverse(t, t.Hold(t.Call("attn", t.Hold(windows(t, x, ws)), attention)), ws, b, h, w)
+	})
 	x = t.Rebind(x, t.View(y, b, h*w, c))
 	x = t.Rebind(x, t.Add(shortcut, scaledDropPath(t, x, dropPath)))
 	return t.Add(x, scaledDropPath(t, t.Call("mlp", t.LayerNorm("norm2", x), mlp), dropPath))
@@ -203,7 +195,7 @@ func (n srformer) psa(t *nn.Tape, x, mask nn.Tensor, heads int64) nn.Tensor {
 	b, tokens, c := x.Dim(0), x.Dim(1), n.squeezed
 	permuted := n.window / 2
 	table := t.Param("relative_position_bias_table", (2*permuted-1)*(2*permuted-1), heads)
-	index := t.Buffer("aligned_relative_position_index", nn.I64, tokens, tokens/4)
+	t.Buffer("aligned_relative_position_index", nn.I64, tokens, tokens/4)
 
 	kv := t.Rearrange(t.Linear("kv", x, c/2, n.qkvBias), b, tokens/4, 2, heads, c/heads)
 	p := t.Unbind(t.Permute(kv, 2, 0, 3, 1, 4))
@@ -212,13 +204,7 @@ func (n srformer) psa(t *nn.Tape, x, mask nn.Tensor, heads int64) nn.Tensor {
 	q = t.Hold(t.MulScalar(t.Select(q, 0)))
 	attn := t.Hold(t.Matmul(q, t.Transpose(k, -2, -1)))
 
-	bias := t.View(t.Copy("Tensor.__getitem__", table, index.Numel(), heads), tokens, tokens/4, heads)
-	bias = t.Hold(t.Contiguous(t.Permute(bias, 2, 0, 1)))
-	attn = t.Rebind(attn, t.Add(attn, bias))
-	if nW := mask.Dim(0); mask.Dims() > 0 {
-		y := t.Add(t.View(attn, b/nW, nW, heads, tokens, tokens/4), t.View(mask, 1, nW, 1, tokens, tokens/4))
-		attn = t.Rebind(attn, t.View(y, -1, heads, tokens, tokens/4))
-	}
+	attn = masked(t, biased(t, attn, table, tokens, tokens/4, heads), mask, b, heads, tokens, tokens/4)
 	attn = t.Rebind(attn, t.Softmax(attn))
 	attn = t.Rebind(attn, t.Dropout(attn, n.attnDrop))
 

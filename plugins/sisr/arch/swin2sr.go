@@ -144,17 +144,10 @@ func (n swin2SR) block(t *nn.Tape, x nn.Tensor, h, w, shift, heads int64, dropPa
 	}
 	shortcut := x
 	x = t.Hold(t.View(x, b, h, w, c))
-	shiftedX := x
-	if shift > 0 {
-		shiftedX = t.Hold(t.Roll(x))
-	}
-	xWindows := t.Hold(windows(t, shiftedX, ws))
-	attnWindows := t.Hold(t.Call("attn", xWindows, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.attention(t, x, mask, ws, heads) }))
-	y := windowReverse(t, attnWindows, ws, b, h, w)
-	if shift > 0 {
-		shiftedX = t.Rebind(shiftedX, t.Hold(y))
-		y = t.Roll(shiftedX)
-	}
+	attention := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.attention(t, x, mask, ws, heads) }
+	y := rolled(t, x, shift > 0, func(x nn.Tensor) nn.Tensor {
+		return windowReverse(t, t.Hold(t.Call("attn", t.Hold(windows(t, x, ws)), attention)), ws, b, h, w)
+	})
 	x = t.Hold(t.View(y, b, h*w, c))
 	x = t.Rebind(x, t.Add(shortcut, dropPathOf(t, t.LayerNorm("norm1", x), dropPath)))
 	return t.Add(x, dropPathOf(t, t.LayerNorm("norm2", t.Call("mlp", x, n.mlpOf)), dropPath))
@@ -189,10 +182,7 @@ func (n swin2SR) attention(t *nn.Tape, x, mask nn.Tensor, ws, heads int64) nn.Te
 	bias = t.Hold(t.Contiguous(t.Permute(bias, 2, 0, 1)))
 	bias = t.Rebind(bias, t.MulScalar(t.Sigmoid(bias)))
 	attn = t.Rebind(attn, t.Add(attn, bias))
-	if nW := mask.Dim(0); mask.Dims() > 0 {
-		y := t.Add(t.View(attn, b/nW, nW, heads, tokens, tokens), t.View(mask, 1, nW, 1, tokens, tokens))
-		attn = t.Rebind(attn, t.View(y, -1, heads, tokens, tokens))
-	}
+	attn = masked(t, attn, mask, b, heads, tokens, tokens)
 	attn = t.Rebind(attn, t.Softmax(attn))
 	attn = t.Rebind(attn, t.Dropout(attn, n.attnDrop))
 

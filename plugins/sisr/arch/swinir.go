@@ -241,31 +241,49 @@ func (n swinIR) block(t *nn.Tape, x nn.Tensor, h, w, shift, heads int64, dropPat
 	shortcut := x
 	x = t.LayerNorm("norm1", x)
 	x = t.Hold(t.View(x, b, h, w, c))
-	shiftedX := x
-	if shift > 0 {
-		shiftedX = t.Hold(t.Roll(x))
-	}
-	xWindows := t.Hold(windows(t, shiftedX, ws))
-
-	var mask nn.Tensor
-	if shift > 0 {
-		mask = t.Buffer("attn_mask", nn.F32)
-		if h != n.img || w != n.img { // calculate_mask of another size, moved to the device
-			mask = t.Zeros(nn.F32, h/ws*(w/ws), ws*ws, ws*ws)
+	y := rolled(t, x, shift > 0, func(x nn.Tensor) nn.Tensor {
+		xWindows := t.Hold(windows(t, x, ws))
+		var mask nn.Tensor
+		if shift > 0 {
+			mask = t.Buffer("attn_mask", nn.F32)
+			if h != n.img || w != n.img { // calculate_mask of another size, moved to the device
+				mask = t.Zeros(nn.F32, h/ws*(w/ws), ws*ws, ws*ws)
+			}
 		}
-	}
-	attnWindows := t.Hold(t.Call("attn", xWindows, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-		return n.attention(t, x, mask, ws, heads)
-	}))
-	y := windowReverse(t, attnWindows, ws, b, h, w)
-	if shift > 0 {
-		shiftedX = t.Rebind(shiftedX, t.Hold(y))
-		y = t.Roll(shiftedX)
-	}
+		attention := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.attention(t, x, mask, ws, heads) }
+		return windowReverse(t, t.Hold(t.Call("attn", xWindows, attention)), ws, b, h, w)
+	})
 	x = t.Rebind(x, t.View(y, b, h*w, c))
 
 	x = t.Rebind(x, t.Add(shortcut, dropPathOf(t, x, dropPath)))
 	return t.Add(x, dropPathOf(t, t.Call("mlp", t.LayerNorm("norm2", x), n.mlpOf), dropPath))
+}
+
+// rolled is what attend makes of an image, which is rolled before and rolled back after where its windows are shifted.
+func rolled(t *nn.Tape, x nn.Tensor, shift bool, attend func(x nn.Tensor) nn.Tensor) nn.Tensor {
+	if !shift {
+		return attend(x)
+	}
+	shiftedX := t.Hold(t.Roll(x))
+	shiftedX = t.Rebind(shiftedX, t.Hold(attend(shiftedX)))
+	return t.Roll(shiftedX)
+}
+
+// biased is attn with a bias for each pair of tokens of a window, from a table by their offsets.
+func biased(t *nn.Tape, attn, table nn.Tensor, tokens, context, heads int64) nn.Tensor {
+	bias := t.View(t.Copy("Tensor.__getitem__", table, tokens*context, heads), tokens, context, heads)
+	bias = t.Hold(t.Contiguous(t.Permute(bias, 2, 0, 1)))
+	return t.Rebind(attn, t.Add(attn, bias))
+}
+
+// masked is attn of b windows with a mask for each window of an image, if there is one.
+func masked(t *nn.Tape, attn, mask nn.Tensor, b, heads, tokens, context int64) nn.Tensor {
+	if mask.Dims() == 0 {
+		return attn
+	}
+	nW := mask.Dim(0)
+	y := t.Add(t.View(attn, b/nW, nW, heads, tokens, context), t.View(mask, 1, nW, 1, tokens, context))
+	return t.Rebind(attn, t.View(y, -1, heads, tokens, context))
 }
 
 // dropPathOf is timm's drop_path: a random factor for each sample.
@@ -301,13 +319,7 @@ func (n swinIR) attend(t *nn.Tape, x, mask nn.Tensor, ws, heads int64) nn.Tensor
 	q = t.Hold(t.MulScalar(q))
 	attn := t.Hold(t.Matmul(q, t.Transpose(k, -2, -1)))
 
-	bias := t.View(t.Copy("Tensor.__getitem__", table, tokens*tokens, heads), tokens, tokens, heads)
-	bias = t.Hold(t.Contiguous(t.Permute(bias, 2, 0, 1)))
-	attn = t.Rebind(attn, t.Add(attn, bias))
-	if nW := mask.Dim(0); mask.Dims() > 0 {
-		y := t.Add(t.View(attn, b/nW, nW, heads, tokens, tokens), t.View(mask, 1, nW, 1, tokens, tokens))
-		attn = t.Rebind(attn, t.View(y, -1, heads, tokens, tokens))
-	}
+	attn = masked(t, biased(t, attn, table, tokens, tokens, heads), mask, b, heads, tokens, tokens)
 	attn = t.Rebind(attn, t.Softmax(attn))
 	attn = t.Rebind(attn, t.Dropout(attn, n.attnDrop))
 
