@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -148,9 +149,7 @@ func (s *Search) step() bool {
 
 // matching returns the names in a folder that a pattern matches, in order.
 func (s *Search) matching(dir, pattern string) (names []string) {
-	if dir == "" {
-		dir = "."
-	}
+	dir = cmp.Or(dir, ".")
 	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil

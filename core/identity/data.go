@@ -111,7 +111,7 @@ func pathsOf(value string) (paths []string) {
 	}
 	parts := strings.FieldsFunc(value, func(r rune) bool { return strings.ContainsRune(";\n", r) })
 	for _, part := range parts {
-		for _, path := range strings.Split(part, "::") {
+		for path := range strings.SplitSeq(part, "::") {
 			if len(paths) >= mostPaths {
 				return paths
 			}

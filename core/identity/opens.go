@@ -58,11 +58,8 @@ func opensOf(s python.Source) (out opens) {
 		}
 		for _, o := range s.Options() {
 			if ext := strings.ToLower(filepath.Ext(o.Default)); slices.Contains(settings, ext) {
-				for _, name := range o.Names {
-					if recipes.MatchString(name) {
-						out.Defaults = append(out.Defaults, [2]string{strings.Join(o.Names, " "), o.Default})
-						break
-					}
+				if slices.ContainsFunc(o.Names, recipes.MatchString) {
+					out.Defaults = append(out.Defaults, [2]string{strings.Join(o.Names, " "), o.Default})
 				}
 			}
 		}
@@ -79,7 +76,7 @@ func opensOf(s python.Source) (out opens) {
 	if mentions(s.Code, "subprocess", "os.system(", "Popen(", "os.exec", "os.spawn", "run_path(", "spec_from",
 		"SourceFileLoader") {
 		for _, m := range starts.FindAllStringSubmatch(s.Code, -1) {
-			for _, word := range strings.Fields(m[1]) {
+			for word := range strings.FieldsSeq(m[1]) {
 				switch folder, _, pattern := strings.Cut(word, "*"); {
 				case pattern:
 					out.Folders = append(out.Folders, filepath.Dir(folder+"x"))
@@ -167,8 +164,8 @@ func (s Subject) composed(folder, name string) (paths []string) {
 		at, _ := filepath.Rel(folder, filepath.Dir(queue[i]))
 		for _, d := range defaultsOf(string(text)) {
 			group := filepath.Join(at, d[0])
-			if strings.HasPrefix(d[0], "/") {
-				group = strings.TrimPrefix(d[0], "/")
+			if after, ok := strings.CutPrefix(d[0], "/"); ok {
+				group = after
 			}
 			option := d[1]
 			if other, set := chosen[group]; set && d[0] != "" {

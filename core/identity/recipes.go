@@ -34,7 +34,7 @@ func wordsOf(args []string) (out []word) {
 		switch {
 		case joined:
 			out = append(out, word{strings.TrimLeft(name, "-+~"), value})
-			for _, v := range strings.Split(value, ",") {
+			for v := range strings.SplitSeq(value, ",") {
 				out = append(out, word{strings.TrimLeft(name, "-+~"), v})
 			}
 			last = ""

@@ -8,6 +8,7 @@ package ladder
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -255,9 +256,7 @@ func (l Ladder) check(shared, sharedAsked int) error {
 func overlay(base map[string]int64, over ...map[string]int64) map[string]int64 {
 	out := map[string]int64{}
 	for _, m := range append([]map[string]int64{base}, over...) {
-		for k, v := range m {
-			out[k] = v
-		}
+		maps.Copy(out, m)
 	}
 	return out
 }

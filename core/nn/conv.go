@@ -1,5 +1,7 @@
 package nn
 
+import "cmp"
+
 // A Conv describes a torch.nn.Conv2d. The zero values of Stride, Dilation and Groups stand for 1, and the zero value
 // of Pad for the padding that keeps the size at stride 1, which nearly every network here uses.
 type Conv struct {
@@ -31,10 +33,7 @@ func (t *Tape) Conv2d(name string, x Tensor, c Conv) Tensor {
 
 func (t *Tape) conv2d(x Tensor, c Conv) Tensor {
 	groups := max(c.Groups, 1)
-	kw := c.KW
-	if kw == 0 {
-		kw = c.K
-	}
+	kw := cmp.Or(c.KW, c.K)
 	var w, b Tensor
 	switch {
 	case c.Spectral, c.Parametrized:

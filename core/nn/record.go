@@ -1,6 +1,9 @@
 package nn
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // A recorder writes one op. Between op and end nothing else may be recorded, so casts come first.
 type recorder struct {
@@ -84,12 +87,7 @@ func (t *Tape) recording(xs ...Tensor) bool {
 	if t.noGrad > 0 {
 		return false
 	}
-	for _, x := range xs {
-		if x.grad {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(xs, func(x Tensor) bool { return x.grad })
 }
 
 // save keeps x's storage until the op's backward has run. Parameters are there anyway.

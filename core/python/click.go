@@ -63,7 +63,7 @@ func (r *reader) clickOption(m *module, c Call, at int) {
 		case !strings.HasPrefix(s, "-"):
 			o.Dest = s
 		default:
-			for _, name := range strings.Split(s, "/") { // --shout/--no-shout
+			for name := range strings.SplitSeq(s, "/") { // --shout/--no-shout
 				o.Names = append(o.Names, strings.TrimSpace(name))
 			}
 			if strings.Contains(s, "/") {

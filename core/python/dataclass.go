@@ -212,12 +212,8 @@ func (r *reader) emitField(f field, how How, prefix string, depth int) {
 }
 
 func isBool(annotation string) bool {
-	for _, part := range strings.FieldsFunc(annotation, func(c rune) bool { return strings.ContainsRune("[]|, ", c) }) {
-		if part == "bool" {
-			return true
-		}
-	}
-	return false
+	words := strings.FieldsFunc(annotation, func(c rune) bool { return strings.ContainsRune("[]|, ", c) })
+	return slices.Contains(words, "bool")
 }
 
 // fieldsOf are the fields of a class, those of its bases first, or the parameters of a function.
@@ -307,7 +303,7 @@ func (r *reader) fieldDefault(m *module, f *field, e Range, at int) {
 	if strings.HasPrefix(f.Type, "Literal[") || strings.Contains(f.Type, "[Literal[") {
 		inner := f.Type[strings.Index(f.Type, "Literal[")+8:]
 		inner, _, _ = strings.Cut(inner, "]")
-		for _, c := range strings.Split(inner, ",") {
+		for c := range strings.SplitSeq(inner, ",") {
 			text, quoted := Unquote(strings.TrimSpace(c))
 			if quoted {
 				f.Choices = append(f.Choices, text)

@@ -40,7 +40,7 @@ func (s Source) Imports() (out []Import) {
 			rest = rest[:end]
 		}
 		var names []Imported
-		for _, name := range strings.Split(rest, ",") {
+		for name := range strings.SplitSeq(rest, ",") {
 			if f := strings.Fields(name); len(f) > 0 { // a, or a as b
 				names = append(names, Imported{f[0], f[len(f)-1]})
 			}

@@ -111,7 +111,7 @@ func Older(version, than string) bool {
 }
 
 func numbersOf(version string) (numbers []int) {
-	for _, part := range strings.Split(version, ".") {
+	for part := range strings.SplitSeq(version, ".") {
 		n, err := strconv.Atoi(part)
 		if err != nil {
 			break

@@ -3,6 +3,7 @@ package report
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -197,10 +198,7 @@ func (c *cell) write(d *oom.Detector, name string) {
 	for _, o := range c.Outputs {
 		text := string(o.Text)
 		if o.Type == "error" {
-			text = strings.Join(o.Traceback, "\n")
-			if text == "" {
-				text = o.Name + ": " + o.Value
-			}
+			text = cmp.Or(strings.Join(o.Traceback, "\n"), o.Name+": "+o.Value)
 		}
 		if text == "" {
 			continue

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -190,9 +191,7 @@ const NoticeLimit = 10 * time.Second
 // Send sends a notice to all places at the same time, and returns what went wrong: at most one error a place. It
 // returns after the limit at the latest, or soon after ctx is done.
 func (s Sender) Send(ctx context.Context, places []NoticePlace, n Notice) []error {
-	if s.Limit == 0 {
-		s.Limit = NoticeLimit
-	}
+	s.Limit = cmp.Or(s.Limit, NoticeLimit)
 	if s.Getenv == nil {
 		s.Getenv = os.Getenv
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -31,10 +32,7 @@ func PNG(d Drawing, software string) ([]byte, error) {
 	img := image.NewRGBA(image.Rect(0, 0, int(math.Ceil(d.W*ticks)), int(math.Ceil(d.H*ticks))))
 	draw.Draw(img, img.Bounds(), image.NewUniform(light(Paper, 1)), image.Point{}, draw.Src)
 	for _, s := range d.Shapes {
-		alpha := s.Alpha
-		if alpha == 0 {
-			alpha = 1
-		}
+		alpha := cmp.Or(s.Alpha, 1)
 		if s.Text != "" {
 			if err := write(img, s, alpha); err != nil {
 				return nil, fmt.Errorf("drawing %s: %w", d.Name, err)

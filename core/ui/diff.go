@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -17,10 +18,7 @@ func (p Printer) Diff(d record.Diff) {
 		name string
 		run  record.ComparedRun
 	}{{"A", d.A}, {"B", d.B}} {
-		ending := string(r.run.Ending)
-		if ending == "" {
-			ending = "no end recorded"
-		}
+		ending := cmp.Or(string(r.run.Ending), "no end recorded")
 		attempt := ""
 		if r.run.Attempt > 1 {
 			attempt = fmt.Sprintf(", attempt %d", r.run.Attempt)

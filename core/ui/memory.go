@@ -223,10 +223,7 @@ func (p Printer) parts(r barRow) {
 
 // barWidth is how many columns a bar may use.
 func (p Printer) barWidth() int {
-	width := p.Width
-	if width == 0 {
-		width = 80
-	}
+	width := cmp.Or(p.Width, 80)
 	return max(10, width-len(p.Prefix)-2)
 }
 

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -422,10 +423,7 @@ func (p Printer) Receipts(rs []record.Receipt) {
 }
 
 func orUnknown(s string) string {
-	if s == "" {
-		return "unknown"
-	}
-	return s
+	return cmp.Or(s, "unknown")
 }
 
 // trial returns the kind of a short run, to be printed before its changes.

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bytes"
+	"cmp"
 	"encoding"
 	"encoding/json"
 	"reflect"
@@ -77,9 +78,7 @@ func eachField(v reflect.Value, f func(name string, optional bool, v reflect.Val
 		case field.Anonymous && name == "":
 			err = eachField(v.Field(i), f)
 		default:
-			if name == "" {
-				name = field.Name
-			}
+			name = cmp.Or(name, field.Name)
 			err = f(name, strings.Contains(options, "omit"), v.Field(i))
 		}
 		if err != nil {

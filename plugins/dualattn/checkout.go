@@ -244,7 +244,7 @@ func (x *checkout) reads(field string) bool {
 		if reClassMap.Match(c) || s.Class(x.class.name) != nil || !re.Match(c) { // a configuration speaks of its fields itself
 			continue
 		}
-		for _, line := range strings.Split(string(c), "\n") { // an assignment to it reads nothing
+		for line := range strings.SplitSeq(string(c), "\n") { // an assignment to it reads nothing
 			if re.MatchString(line) && !lazy.MustCompile(`\.`+field+`\s*=[^=]`).MatchString(line) {
 				return true
 			}

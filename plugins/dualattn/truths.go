@@ -247,10 +247,8 @@ func (x *checkout) notImplemented() (at string, missing bool) {
 		if strings.Contains(strings.ToLower(string(s.Text)), x.dataset) && len(handled) > 0 {
 			missing = true
 			at = place(s, loc[0])
-			for _, h := range handled {
-				if h == x.dataset {
-					return "", false
-				}
+			if slices.Contains(handled, x.dataset) {
+				return "", false
 			}
 		}
 	}

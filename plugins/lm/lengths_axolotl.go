@@ -74,9 +74,7 @@ func axolotlSet(s *settings, data *table, set config.Value) error {
 	if how := set.Get("ds_type").Text(); how != "" && how != "json" {
 		return unread("ds_type %s is no JSON", how)
 	}
-	if field == "" {
-		field = "text"
-	}
+	field = cmp.Or(field, "text")
 	all := &records{has: map[string]bool{}}
 	if err := data.read(file.In(s.prog.Dir, path), filepath.Clean(path), all.add); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package lm
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"os"
@@ -98,10 +99,7 @@ func (t template) rows(c talk) (rows []tokenRow) {
 	for _, answer := range c.answers {
 		r := tokenRow{more: 1} // an end, where a template adds one after all turns
 		r.put(t.prefix, "")
-		system := c.system
-		if system == "" {
-			system = t.instructed
-		}
+		system := cmp.Or(c.system, t.instructed)
 		first := ""
 		switch {
 		case system == "":

@@ -203,10 +203,7 @@ func (r *ownReader) shadows() bool {
 			return true
 		}
 	}
-	for _, s := range r.bindings("itertools") {
-		if r.Of(r.Statements[s].Range) != "import itertools" {
-			return true
-		}
-	}
-	return len(r.bindings("chain")) > 0 && !r.imported("chain", "itertools")
+	return slices.ContainsFunc(r.bindings("itertools"), func(s int) bool {
+		return r.Of(r.Statements[s].Range) != "import itertools"
+	}) || len(r.bindings("chain")) > 0 && !r.imported("chain", "itertools")
 }

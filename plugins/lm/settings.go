@@ -246,12 +246,7 @@ func (s *settings) adds(edits []config.Edit) bool {
 
 // turns reports whether an edit can change a field: of a script of one's own only what stands in it as a literal.
 func (s *settings) turns(fields ...string) bool {
-	for _, field := range fields {
-		if s.script != nil && !s.script.literal[field] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(fields, func(field string) bool { return s.script != nil && !s.script.literal[field] })
 }
 
 // spelled is a value as the file of settings spells it.

@@ -1,6 +1,7 @@
 package lm
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,8 +98,5 @@ func factoryBefore(s *settings, release ...int) bool {
 }
 
 func orNone(version string) string {
-	if version == "" {
-		return "none that is known"
-	}
-	return version
+	return cmp.Or(version, "none that is known")
 }

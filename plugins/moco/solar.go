@@ -287,12 +287,9 @@ func literal(it config.PythonItem, src []byte) string {
 // it is not counted.
 func (p *project) readsField(field string) bool {
 	asked := lazy.MustCompile(`getattr\([^)]*["']` + regexp.QuoteMeta(field) + `["']`)
-	for _, t := range p.solar.files {
-		if !slices.Contains(p.solar.documents, t.Path) && (t.Names("."+field) || t.Has(asked)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.solar.files, func(t python.Source) bool {
+		return !slices.Contains(p.solar.documents, t.Path) && (t.Names("."+field) || t.Has(asked))
+	})
 }
 
 // readModel finds what the model does with its queue.
@@ -411,10 +408,7 @@ func (p *project) unresolvedBase() bool {
 // annotated reports whether the class declares the name without a value, or as a property.
 func (p *project) annotated(name string) bool {
 	re := lazy.MustCompile(`(?m)^\s+(?:` + regexp.QuoteMeta(name) + `\s*[:=]|def\s+` + regexp.QuoteMeta(name) + `\()`)
-	for _, path := range p.solar.documents {
-		if python.NewSource(path, string(p.source(path).Text)).Has(re) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.solar.documents, func(path string) bool {
+		return python.NewSource(path, string(p.source(path).Text)).Has(re)
+	})
 }

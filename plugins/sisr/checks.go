@@ -10,7 +10,9 @@ import (
 )
 
 // number is a value in a check: a JSON number, so that a bound may be absent.
-func number(v float64) *float64 { return &v }
+//
+//go:fix inline
+func number(v float64) *float64 { return new(v) }
 
 // plausible are the bounds of the last value of a validation's figure, by parts of its type.
 //
@@ -24,7 +26,7 @@ var plausible = []struct {
 }{
 	{"psnr", number(6), number(70), "the data folders of the validation: pairs in another order, or the same images " +
 		"twice; and crop_border and scale"},
-	{"ssim", number(0), number(0.9999), "the data folders of the validation: pairs in another order, or the same images " +
+	{"ssim", number(0), new(0.9999), "the data folders of the validation: pairs in another order, or the same images " +
 		"twice"},
 	{"topiq", number(0), number(1), ""},
 	{"lpips", number(0), nil, ""},

@@ -1,6 +1,7 @@
 package sisr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,7 +80,7 @@ func readAsked(q *plugin.Bare, d gpu.Device) (a asked, err error) {
 		a.disc = ""
 		return a, q.Err()
 	}
-	for _, l := range strings.Split(losses, ",") {
+	for l := range strings.SplitSeq(losses, ",") {
 		a.step.Losses = append(a.step.Losses, arch.Loss{Project: project, Type: l, Weight: 1})
 	}
 	return a, q.Err()
@@ -187,10 +188,7 @@ func discriminate(step *arch.StepConfig, p arch.Project, disc string) (err error
 			return fmt.Errorf("%w; those that have one are %s", err, strings.Join(arch.DiscriminatorNames(p), ", "))
 		}
 		if !gan {
-			name := map[arch.Project]string{arch.Neosr: "gan_loss"}[p]
-			if name == "" {
-				name = "ganloss"
-			}
+			name := cmp.Or(map[arch.Project]string{arch.Neosr: "gan_loss"}[p], "ganloss")
 			step.Losses = append(step.Losses, arch.Loss{Project: p, Type: name, Weight: 1})
 		}
 	}

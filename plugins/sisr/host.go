@@ -208,9 +208,7 @@ func (b *builder) feed(l loader, f ladder.Feed) (edits []config.Edit, ok bool) {
 	r := b.recipe
 	ok = true
 	set := func(knob, path, key string, to any, why string) {
-		if path == "" {
-			path = trainSet + key
-		}
+		path = cmp.Or(path, trainSet+key)
 		if !b.accepts(path) || !l.reads(key) || r.dialect == &neosr && to == nil {
 			ok = false
 			return

@@ -3,6 +3,7 @@ package sisr
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,12 +21,8 @@ import (
 // spec names the network to the formulas, with arguments that a rung sets.
 func (x *checkout) spec(set map[string]any) arch.Spec {
 	args := map[string]any{}
-	for k, v := range x.recipe.net.args {
-		args[k] = v
-	}
-	for k, v := range set {
-		args[k] = v
-	}
+	maps.Copy(args, x.recipe.net.args)
+	maps.Copy(args, set)
 	return arch.Spec{
 		Project: x.recipe.project, Type: x.recipe.net.kind, Scale: x.recipe.scale, Args: args, Source: x.arch,
 		Frames: x.recipe.frames(),

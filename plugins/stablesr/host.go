@@ -1,6 +1,7 @@
 package stablesr
 
 import (
+	"cmp"
 	"os"
 	"strings"
 
@@ -36,9 +37,7 @@ func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 		l := mem.Loader{What: map[string]string{"train": "training", "validation": "validation"}[set], Ranks: ranks, Prefetch: 2, Samples: 1, Queued: 1}
 		var unknown string
 		l.Sample, l.From, unknown = b.sample(set)
-		if why == "" {
-			why = unknown
-		}
+		why = cmp.Or(why, unknown)
 		l.Making, l.MakingFrom = b.decoded(set)
 		loaders = append(loaders, l)
 	}

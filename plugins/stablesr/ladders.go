@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -333,9 +334,7 @@ func (b *builder) otherExperiments(least, asked variant) (out []shared) {
 		if base.Name != "" {
 			s.Name = base.Name + ", " + name
 		}
-		for k, n := range base.Values {
-			s.Values[k] = n
-		}
+		maps.Copy(s.Values, base.Values)
 		if v.queue != asked.queue {
 			s.Values[knobQueue] = v.queue
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -398,8 +399,5 @@ func factsTable(p *printer, facts []checked) {
 }
 
 func orUnexplained(why string) string {
-	if why == "" {
-		return "not explained"
-	}
-	return why
+	return cmp.Or(why, "not explained")
 }

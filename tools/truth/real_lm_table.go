@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -175,10 +176,7 @@ func (c lmCards) rows(p *printer) {
 		if s := c.score.Estimates[r.ID]; s > 0 {
 			scored = fmt.Sprintf("%.2f", s)
 		}
-		why := lmReasons[r.ID]
-		if why == "" {
-			why = "–"
-		}
+		why := cmp.Or(lmReasons[r.ID], "–")
 		settings := r.Step.text()
 		if r.Assumed != "" {
 			settings += "; assumed: " + r.Assumed

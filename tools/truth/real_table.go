@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -215,10 +216,7 @@ func (r realCards) rows(p *printer) {
 		if o.estimate > 0 {
 			estimate = gib(o.estimate)
 		}
-		why := otherReasons[o.ID]
-		if why == "" {
-			why = "–"
-		}
+		why := cmp.Or(otherReasons[o.ID], "–")
 		lines = append(lines, []string{fmt.Sprint(o.ID), o.Net, o.Settings, o.Card, o.What, gib(o.Bytes), estimate,
 			o.verdict(), o.Confidence, why, o.Source})
 	}

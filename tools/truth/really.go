@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -67,10 +68,7 @@ func reallyTable(p *printer, all []reallyRow) {
 		"the row has the reason.", 100*reallyOff)
 	var lines [][]string
 	for _, r := range all {
-		why := reallyReasons[r.kind]
-		if why == "" {
-			why = "–"
-		}
+		why := cmp.Or(reallyReasons[r.kind], "–")
 		lines = append(lines, []string{r.kind, fmt.Sprintf("%.2f", r.traced/(1<<20)), fmt.Sprintf("%.2f", r.really/(1<<20)),
 			fmt.Sprintf("%.4f", r.traced/r.really), why})
 	}

@@ -1,6 +1,7 @@
 package declared
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -203,10 +204,7 @@ func (r *reading) estimate(phase string, rg, shared ladder.Rung) (e mem.Estimate
 }
 
 func (l line) phase() string {
-	if l.Phase == "" {
-		return ladder.Training
-	}
-	return l.Phase
+	return cmp.Or(l.Phase, ladder.Training)
 }
 
 // lacks names a variable of the expression that has no value, or is "".

@@ -161,10 +161,8 @@ var (
 // otherUnit is how the micro-batch shows to be no number of samples: by its own name, or by a setting beside it; "" if
 // nothing shows that.
 func (r *reading) otherUnit(sources []python.Source) string {
-	for _, n := range r.namesOf(r.Micro) {
-		if unitName.MatchString(n) {
-			return fmt.Sprintf("%s is no number of samples", nameOf(r.micro.at))
-		}
+	if slices.ContainsFunc(r.namesOf(r.Micro), unitName.MatchString) {
+		return fmt.Sprintf("%s is no number of samples", nameOf(r.micro.at))
 	}
 	says := func(name, value string) string {
 		if !unitOption.MatchString(strings.ReplaceAll(name, "-", "_")) || !otherUnits.MatchString(value) {

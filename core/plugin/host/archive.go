@@ -11,18 +11,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
 
 // isArchive reports whether a file's name is that of an archive that [unpack] reads. A wheel is one for pip alone.
 func isArchive(path string) bool {
-	for _, end := range []string{".tar.gz", ".tgz", ".tar", ".zip"} {
-		if strings.HasSuffix(path, end) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{".tar.gz", ".tgz", ".tar", ".zip"}, func(end string) bool {
+		return strings.HasSuffix(path, end)
+	})
 }
 
 // unpack unpacks an archive into a folder, and returns that, or the only thing that lies in it. Nothing gets out of

@@ -1,6 +1,7 @@
 package pack
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -51,10 +52,7 @@ func newBoard(s State) *board {
 		slowdown: s.Slowed.Factor(s.Policy.Slowdown),
 		factor:   s.Peaks.Factor(),
 	}
-	headroom := s.Policy.Headroom
-	if headroom == 0 {
-		headroom = DefaultHeadroom
-	}
+	headroom := cmp.Or(s.Policy.Headroom, DefaultHeadroom)
 	at := make(map[string]int, len(s.Cards))
 	for i, c := range s.Cards {
 		at[c.ID] = i

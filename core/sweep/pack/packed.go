@@ -210,12 +210,9 @@ func (a *Admission) others(d gpu.Device, u room.Use, running []*sweep.Row) unit.
 // settled reports whether a launch has lowered or raised its claims to what its job needs: the job has been through all
 // its phases.
 func settled(claims []room.Held, launch int) bool {
-	for _, h := range claims {
-		if h.PID == launch && launch != 0 && h.Kind == room.Card("").Kind && h.Settled {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(claims, func(h room.Held) bool {
+		return h.PID == launch && launch != 0 && h.Kind == room.Card("").Kind && h.Settled
+	})
 }
 
 // doneAgain returns the cards as they are in a later look, without those that it lacks.

@@ -1,6 +1,7 @@
 package slurm
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -240,10 +241,7 @@ func (r *row) args() []string {
 		"--json-file=" + r.ended(),
 		SaveOn(o.Before, o.Kill),
 	})
-	id := r.past.Run
-	if id == "" {
-		id = o.Resume
-	}
+	id := cmp.Or(r.past.Run, o.Resume)
 	if id == "" {
 		return slices.Concat(flags, []string{"--"}, o.Args)
 	}

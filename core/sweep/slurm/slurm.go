@@ -7,6 +7,7 @@
 package slurm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,12 +83,8 @@ type submitted struct {
 
 // New returns an executor. Close ends it; the tasks go on.
 func New(ctx context.Context, o Options) (*Executor, error) {
-	if o.Before == 0 {
-		o.Before = DefaultBefore
-	}
-	if o.Every == 0 {
-		o.Every = DefaultEvery
-	}
+	o.Before = cmp.Or(o.Before, DefaultBefore)
+	o.Every = cmp.Or(o.Every, DefaultEvery)
 	cluster, err := AskCluster(ctx, o.Env)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -148,10 +149,7 @@ func estimates(by map[string]unit.Bytes, room unit.Bytes) string {
 	for _, phase := range slices.Sorted(maps.Keys(by)) {
 		parts = append(parts, phase+" "+by[phase].String())
 	}
-	text := strings.Join(parts, ", ")
-	if text == "" {
-		text = unknown
-	}
+	text := cmp.Or(strings.Join(parts, ", "), unknown)
 	if room > 0 {
 		text += ", room " + room.String()
 	}

@@ -5,6 +5,7 @@
 package arch
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -106,15 +107,11 @@ func Read(text []byte) (c Config, err error) {
 	}
 	c = make(r)
 	c.Type, c.DType = r.Type, dtypes[first(ptr(r.DType), ptr(r.TorchDType), "float32")]
-	if c.KVHeads == 0 {
-		c.KVHeads = c.Heads
-	}
+	c.KVHeads = cmp.Or(c.KVHeads, c.Heads)
 	if c.HeadDim == 0 && c.Heads > 0 {
 		c.HeadDim = c.Hidden / c.Heads
 	}
-	if c.Rotary == 0 {
-		c.Rotary = c.HeadDim
-	}
+	c.Rotary = cmp.Or(c.Rotary, c.HeadDim)
 	return c, c.check()
 }
 

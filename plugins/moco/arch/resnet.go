@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/launch-ml/launch/core/nn"
@@ -35,12 +36,8 @@ func torchvision() map[string]Encoder {
 }
 
 func (r resnet) encoder() Encoder {
-	if r.width == 0 {
-		r.width = 64
-	}
-	if r.stem == 0 {
-		r.stem = 64
-	}
+	r.width = cmp.Or(r.width, 64)
+	r.stem = cmp.Or(r.stem, 64)
 	r.groups = max(r.groups, 1)
 	return Encoder{Features: 8 * r.stem * r.expansion(), HeadName: "fc", BatchNorm: true, body: r.body}
 }

@@ -4,6 +4,7 @@
 package arch
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -130,13 +131,9 @@ func Build(s Spec) (Network, []string, error) {
 	if s.Generation != "" && n.Generation == "" {
 		return Network{}, a.warnings, fmt.Errorf("network %q has one generation, and generation is %q", s.Type, s.Generation)
 	}
-	if n.Name == "" {
-		n.Name = s.Type
-	}
+	n.Name = cmp.Or(n.Name, s.Type)
 	n.Scale = s.Scale
-	if n.InCh == 0 {
-		n.InCh = 3
-	}
+	n.InCh = cmp.Or(n.InCh, 3)
 	n.Frames, n.Multiple = max(n.Frames, 1), max(n.Multiple, 1)
 	return n, a.warnings, nil
 }

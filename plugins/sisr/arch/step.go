@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -197,12 +198,7 @@ func (cfg StepConfig) averagedForward(t *nn.Tape, lq nn.Tensor) {
 }
 
 func (cfg StepConfig) hasGAN() bool {
-	for _, l := range cfg.Losses {
-		if l.IsGAN() && l.Weight != 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(cfg.Losses, func(l Loss) bool { return l.IsGAN() && l.Weight != 0 })
 }
 
 // generatorGAN is the discriminator's judgement of the output, with the discriminator's parameters frozen.
@@ -240,10 +236,7 @@ func (cfg StepConfig) optimizers() (g, d optimizer) {
 }
 
 func orAdamW(name string) string {
-	if name == "" {
-		return "AdamW"
-	}
-	return name
+	return cmp.Or(name, "AdamW")
 }
 
 // resident is what stays on the card from the first step on, by the sizes that the tape has seen.

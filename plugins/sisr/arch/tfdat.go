@@ -1,6 +1,8 @@
 package arch
 
 import (
+	"cmp"
+
 	"github.com/launch-ml/launch/core/nn"
 )
 
@@ -18,9 +20,7 @@ var _ = entry(func() {
 			},
 			frames: s.Frames, flow: a.int("flow_base_ch", 32), unshuffle: 1,
 		}
-		if n.frames == 0 {
-			n.frames = 5
-		}
+		n.frames = cmp.Or(n.frames, 5)
 		n.up = upsampler3{a.string("upsampler_type", "transpose+conv"), s.Scale, a.int("num_out_ch", 3), swinFeat}
 		if s.Scale <= 2 {
 			n.unshuffle, n.up.scale = 4/max(s.Scale, 1), 4

@@ -3,6 +3,7 @@ package arch
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/launch-ml/launch/core/nn"
 )
@@ -183,7 +184,7 @@ func (m *Model) readCondition(p map[string]any, a *args) (err error) {
 func (m *Model) readTrainer(p map[string]any, a *args) error {
 	m.imageSize = a.size("image_size", 256)                               // ddpm.py:58
 	steps, every := a.size("timesteps", 1000), a.size("log_every_t", 100) // ddpm.py:47, :60
-	for k := int64(0); k < steps; k++ {
+	for k := range steps {
 		if k%every == 0 || k == steps-1 {
 			m.logged++
 		}
@@ -248,9 +249,7 @@ func (c Config) with(target string, more map[string]any) Config {
 	p, _ := c["params"].(map[string]any)
 	params := map[string]any{}
 	for _, m := range []map[string]any{p, more} {
-		for k, v := range m {
-			params[k] = v
-		}
+		maps.Copy(params, m)
 	}
 	return Config{"target": target, "params": params}
 }

@@ -1,5 +1,7 @@
 package arch
 
+import "maps"
+
 // Stock is the section "model" that stands for a network where no recipe does: Stable Diffusion 2.1's sizes and those of
 // StableSR's encoder of structure (configs/stableSRNew/v2-finetune_text_T_512.yaml at 398ee93). params come before them.
 func Stock(target string, params map[string]any) Config {
@@ -23,8 +25,6 @@ func Stock(target string, params map[string]any) Config {
 			"num_heads": int64(4), "num_head_channels": int64(-1), "use_checkpoint": false,
 		}},
 	}
-	for k, v := range params {
-		p[k] = v
-	}
+	maps.Copy(p, params)
 	return Config{"target": "ldm.models.diffusion.ddpm." + target, "params": p}
 }

@@ -3,6 +3,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,9 +146,7 @@ func (f reportFlags) write(r report.Report) (paths []string, err error) {
 	case "svg", "png":
 		return f.writePlots(r)
 	case "markdown":
-		if f.output == "" {
-			f.output = "-"
-		}
+		f.output = cmp.Or(f.output, "-")
 		return f.writeOne(r.Name+".md", report.Markdown(r))
 	}
 	page, err := report.HTML(r)

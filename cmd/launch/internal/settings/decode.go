@@ -320,8 +320,6 @@ func truth(text string) (bool, error) {
 // WrongValue returns the error of a value that does not match its flag's type.
 func WrongValue(name, kind, value string) error {
 	what := map[string]string{"bool": "true or false", "int": "a whole number of at least 0", "duration": "a time, such as 30s"}[kind]
-	if what == "" {
-		what = "a " + kind
-	}
+	what = cmp.Or(what, "a "+kind)
 	return fmt.Errorf("%s: %q is not %s", name, value, what)
 }
