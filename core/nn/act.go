@@ -12,8 +12,7 @@ type saving struct {
 func (t *Tape) unary(x Tensor, s saving) Tensor {
 	o := t.op(s.name, x)
 	y := o.out(x.like(x))
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		if s.input {
 			o.save(x)
 		}
@@ -23,9 +22,7 @@ func (t *Tape) unary(x Tensor, s saving) Tensor {
 		o.btmp(s.temps*x.bytes() + s.masks*x.Numel())
 		o.fresh(x, x)
 		o.follows()
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // inplace is an op that overwrites x. If backward needs the input, a copy is saved (the in-place variants that
@@ -111,11 +108,8 @@ func (t *Tape) Tanh(x Tensor) Tensor { return t.unary(x, saving{name: "torch.tan
 // Saved: input and weight (derivatives.yaml, _prelu_kernel). Backward makes a weight gradient of the input's size
 // before it is summed.
 func (t *Tape) PReLU(name string, x Tensor, n int64) Tensor {
-	at, line := t.node, t.line
-	t.enter(name)
-	y := t.prelu(x, n)
-	t.node, t.line = at, line
-	return y
+	defer t.under(name)()
+	return t.prelu(x, n)
 }
 
 func (t *Tape) prelu(x Tensor, n int64) Tensor {
@@ -123,8 +117,7 @@ func (t *Tape) prelu(x Tensor, n int64) Tensor {
 	x, w = t.toLow(x), t.toLow(w)
 	o := t.op("torch.nn.functional.prelu", x, w)
 	y := o.out(x.like(x))
-	if t.recording(x, w) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, w)
 		o.fresh(x, x)
 		if t.Torch1 {
@@ -132,9 +125,7 @@ func (t *Tape) prelu(x Tensor, n int64) Tensor {
 		} else {
 			o.fresh(w, x)
 		}
-	}
-	o.end()
-	return y
+	}, x, w)
 }
 
 // Softmax is torch.softmax over the last dimension, which autocast runs in float32.
@@ -147,14 +138,11 @@ func (t *Tape) Softmax(x Tensor) Tensor {
 		y := x
 		y.dtype = F32
 		y = o.out(y.dense())
-		if t.recording(x) {
-			y.grad = true
+		return o.ends(y, func() {
 			o.save(y)
 			o.gradient(x, x.bytes(), 0)
 			o.dense()
-		}
-		o.end()
-		return y
+		}, x)
 	}
 	return t.softmax(t.toFull(x))
 }
@@ -163,14 +151,11 @@ func (t *Tape) softmax(x Tensor) Tensor {
 	o := t.op("torch.softmax", x)
 	y := o.out(x.dense())
 	o.kernel(x, false)
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(y)
 		o.fresh(x, x)
 		o.dense()
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // Dropout is torch.nn.Dropout(p) while training, on CUDA; nothing in eval or for p = 0.
@@ -187,11 +172,8 @@ func (t *Tape) Dropout(x Tensor, p float64) Tensor {
 	}
 	y := o.out(x)
 	mask = o.out(mask)
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(mask)
 		o.fresh(x, x)
-	}
-	o.end()
-	return y
+	}, x)
 }

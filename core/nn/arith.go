@@ -9,30 +9,24 @@ func (t *Tape) Sub(x, y Tensor) Tensor { return t.linearPair("torch.sub", x, y, 
 func (t *Tape) linearPair(name string, x, y Tensor, negate bool) Tensor {
 	o := t.op(name, x, y)
 	z := o.out(broadcast(x, y))
-	if t.recording(x, y) {
-		z.grad = true
+	return o.ends(z, func() {
 		o.pass(x, z)
 		if negate {
 			o.fresh(y, z)
 		} else {
 			o.pass(y, z)
 		}
-	}
-	o.end()
-	return z
+	}, x, y)
 }
 
 // AddInplace is x += y: the result is x's storage.
 func (t *Tape) AddInplace(x, y Tensor) Tensor {
 	o := t.op("torch.Tensor.add_", x, y)
 	z := o.result(x)
-	if t.recording(x, y) {
-		z.grad = true
+	return o.ends(z, func() {
 		o.pass(x, z)
 		o.pass(y, z)
-	}
-	o.end()
-	return z
+	}, x, y)
 }
 
 // Mul is x * y. Saved: each factor for the other's gradient (derivatives.yaml, mul.Tensor). A gradient is computed
@@ -40,8 +34,7 @@ func (t *Tape) AddInplace(x, y Tensor) Tensor {
 func (t *Tape) Mul(x, y Tensor) Tensor {
 	o := t.op("torch.mul", x, y)
 	z := o.out(broadcast(x, y))
-	if t.recording(x, y) {
-		z.grad = true
+	return o.ends(z, func() {
 		if x.grad {
 			o.save(y)
 		}
@@ -51,9 +44,7 @@ func (t *Tape) Mul(x, y Tensor) Tensor {
 		o.fresh(x, z)
 		o.fresh(y, z)
 		o.follows()
-	}
-	o.end()
-	return z
+	}, x, y)
 }
 
 // Div is x / y. Saved: y; and x too if y requires a gradient (derivatives.yaml, div.Tensor), which is
@@ -61,8 +52,7 @@ func (t *Tape) Mul(x, y Tensor) Tensor {
 func (t *Tape) Div(x, y Tensor) Tensor {
 	o := t.op("torch.div", x, y)
 	z := o.out(broadcast(x, y))
-	if t.recording(x, y) {
-		z.grad = true
+	return o.ends(z, func() {
 		o.save(y)
 		if y.grad {
 			o.save(x)
@@ -70,9 +60,7 @@ func (t *Tape) Div(x, y Tensor) Tensor {
 		}
 		o.fresh(x, z)
 		o.fresh(y, z)
-	}
-	o.end()
-	return z
+	}, x, y)
 }
 
 // MulScalar is x times a Python number. Saved: nothing (derivatives.yaml, mul.Tensor with a wrapped number).
@@ -85,12 +73,7 @@ func (t *Tape) DivScalar(x Tensor) Tensor { return t.unary(x, saving{name: "torc
 func (t *Tape) AddScalar(x Tensor) Tensor {
 	o := t.op("torch.add", x)
 	y := o.out(x.like(x))
-	if t.recording(x) {
-		y.grad = true
-		o.pass(x, y)
-	}
-	o.end()
-	return y
+	return o.ends(y, func() { o.pass(x, y) }, x)
 }
 
 // Neg is -x, and 1 - x (rsub): nothing saved, a gradient of its own.
@@ -131,12 +114,7 @@ func (t *Tape) To(x Tensor, d DType) Tensor {
 	y := x
 	y.dtype = d
 	y = o.out(y.preserved())
-	if t.recording(x) {
-		y.grad = true
-		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	return o.ends(y, func() { o.gradient(x, x.bytes(), 0) }, x)
 }
 
 // Zeros is torch.zeros, ones, empty, full or arange: a new tensor outside the graph.
@@ -177,22 +155,18 @@ func (t *Tape) Where(mask, x, y Tensor) Tensor {
 	z = z.iterated(mask, x, y)
 	o := t.op("torch.where", mask, x, y)
 	z = o.out(z)
-	if t.recording(x, y) {
-		z.grad = true
+	return o.ends(z, func() {
 		o.save(mask)
 		o.fresh(x, z)
 		o.fresh(y, z)
-	}
-	o.end()
-	return z
+	}, x, y)
 }
 
 // Max is torch.maximum or minimum of two tensors. Saved: both (derivatives.yaml, maximum); backward makes masks.
 func (t *Tape) Max(x, y Tensor) Tensor {
 	o := t.op("torch.maximum", x, y)
 	z := o.out(broadcast(x, y))
-	if t.recording(x, y) {
-		z.grad = true
+	return o.ends(z, func() {
 		o.save(x, y)
 		// where(x == y, grad / 2, grad).masked_fill(x < y, 0): four intermediates
 		if t.Torch1 { // masked_fill_ in place
@@ -202,9 +176,7 @@ func (t *Tape) Max(x, y Tensor) Tensor {
 		}
 		o.fresh(x, z)
 		o.fresh(y, z)
-	}
-	o.end()
-	return z
+	}, x, y)
 }
 
 // Elementwise is any other op of one input and a result of its shape and type, by what derivatives.yaml has it save:
@@ -217,13 +189,10 @@ func (t *Tape) Elementwise(name string, x Tensor, savesInput, savesResult bool) 
 func (t *Tape) Atan2(x, y Tensor) Tensor {
 	o := t.op("torch.atan2", x, y)
 	z := o.out(broadcast(x, y))
-	if t.recording(x, y) {
-		z.grad = true
+	return o.ends(z, func() {
 		o.save(x, y)
 		o.btmp(2 * z.bytes())
 		o.fresh(x, z)
 		o.fresh(y, z)
-	}
-	o.end()
-	return z
+	}, x, y)
 }

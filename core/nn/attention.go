@@ -46,13 +46,10 @@ func (t *Tape) PadLike(x Tensor, shape ...int64) Tensor {
 		y = y.like(x) // a clone
 	}
 	y = o.out(y)
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.gradient(x, x.bytes(), 0)
 		o.follows()
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // Integers are the int64 results of torch.argmax over the last dimension, or of sort, topk and the like on integers: n
@@ -72,16 +69,13 @@ func (t *Tape) Integers(name string, x Tensor, n int, shape ...int64) []Tensor {
 func (t *Tape) Gather(x, index Tensor, shape ...int64) Tensor {
 	o := t.op("torch.gather", x, index)
 	y := o.out(x.resized(shape...))
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, index)
 		if t.Dispatched { // scatter_add is out of place under a dispatch mode (gather_backward in FunctionsManual.cpp)
 			o.btmp(x.bytes())
 		}
 		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // InstanceNorm is torch.nn.InstanceNorm1d(affine=True) under that name, of (batch, channels, tokens): a batch norm of
@@ -115,14 +109,11 @@ func (t *Tape) InstanceNorm(name string, x Tensor) (y Tensor) {
 func (t *Tape) VarDim(x Tensor, dim int) Tensor {
 	o := t.op("torch.var", x)
 	y := o.out(x.with(dim, 1).like(x))
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x)
 		o.btmp(x.bytes() + y.bytes())
 		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // MaxPoolSame is torch.nn.MaxPool2d(k, 1, k // 2) of an odd k, which keeps the size. Saved: as MaxPool2d.

@@ -18,11 +18,8 @@ func (b BatchNorm) Module() Module {
 // same (SyncBatchNorm.forward in torch/nn/modules/_functions.py: save_for_backward), whose forward gathers
 // 2·c + 1 numbers from every rank.
 func (t *Tape) BatchNorm(name string, x Tensor, b BatchNorm) Tensor {
-	at, line := t.node, t.line
-	t.enter(name)
-	y := t.batchNorm(x, b)
-	t.node, t.line = at, line
-	return y
+	defer t.under(name)()
+	return t.batchNorm(x, b)
 }
 
 func (t *Tape) batchNorm(x Tensor, b BatchNorm) Tensor {
@@ -45,15 +42,12 @@ func (t *Tape) batchNorm(x Tensor, b BatchNorm) Tensor {
 	if b.Ranks > 1 {
 		o.tmp((b.Ranks + 1) * (2*c + 1) * 4) // combined, and its list
 	}
-	if t.recording(x, weight, bias) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, mean, rstd)
 		o.fresh(x, x)
 		o.fresh(weight, weight)
 		o.fresh(bias, bias)
-	}
-	o.end()
-	return y
+	}, x, weight, bias)
 }
 
 // MaxPool2dPadded is torch.nn.MaxPool2d(k, stride, padding). Saved: as [Tape.MaxPool2d], whose index of each maximum is

@@ -8,11 +8,8 @@ package nn
 func (t *Tape) PadCircular(x Tensor, n int64) Tensor {
 	o := t.op("torch.nn.functional.pad", x)
 	y := o.out(x.resized(x.Dim(0), x.Dim(1), x.Dim(2)+2*n, x.Dim(3)+2*n))
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.btmp(y.bytes())
 		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	}, x)
 }

@@ -14,14 +14,11 @@ func (t *Tape) LogSoftmax(x Tensor) Tensor {
 		y.dtype = F32
 	}
 	y = o.out(y.dense())
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(y)
 		o.gradient(x, x.bytes(), 0)
 		o.dense()
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // CrossEntropy is torch.nn.functional.cross_entropy of logits (n, classes) against n class indices

@@ -8,13 +8,10 @@ func (t *Tape) FFT2(x Tensor) Tensor {
 	o := t.op("torch.fft.fftn", x)
 	y := o.out(x.resized(x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3), 2))
 	o.tmp(y.bytes())
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.btmp(y.bytes())
 		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // AbsComplex is torch.abs of a result of FFT2. Saved: its input, whose sign backward multiplies (derivatives.yaml,
@@ -28,14 +25,11 @@ func (t *Tape) Angle(z Tensor) Tensor { return t.realOf("torch.angle", z, 4) }
 func (t *Tape) realOf(name string, z Tensor, temps int64) Tensor {
 	o := t.op(name, z)
 	y := o.out(z.resized(z.Dim(0), z.Dim(1), z.Dim(2), z.Dim(3)))
-	if t.recording(z) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(z)
 		o.btmp((temps - 1) * z.bytes())
 		o.fresh(z, z)
-	}
-	o.end()
-	return y
+	}, z)
 }
 
 // Sort is torch.sort(x, dim=-1): the values. Its indices, which are int64, live as long as the variable that the

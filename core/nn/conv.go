@@ -24,11 +24,8 @@ func (c Conv) Module() Module { return func(t *Tape, x Tensor) Tensor { return t
 
 // Conv2d is torch.nn.Conv2d under that name.
 func (t *Tape) Conv2d(name string, x Tensor, c Conv) Tensor {
-	at, line := t.node, t.line
-	t.enter(name)
-	y := t.conv2d(x, c)
-	t.node, t.line = at, line
-	return y
+	defer t.under(name)()
+	return t.conv2d(x, c)
 }
 
 func (t *Tape) conv2d(x Tensor, c Conv) Tensor {
@@ -156,13 +153,10 @@ func (t *Tape) maxPool(name string, x Tensor, h, w int64) Tensor {
 	y = o.out(y)
 	o.kernel(x, x.channelsLast())
 	idx = o.out(idx)
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, idx)
 		o.fresh(x, x)
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // Blocks is the part under which a peak has the copies of [Tape.OneDNN].

@@ -20,8 +20,7 @@ func (t *Tape) DeformConv(x, offset, mask, w, b Tensor, pad int64) Tensor {
 	}
 	columns := x.Dim(1) * w.Dim(2) * w.Dim(3) * together * y.Dim(2) * y.Dim(3) * int64(x.dtype.Size())
 	o.tmp(columns + 2*y.bytes())
-	if t.recording(x, offset, mask, w, b) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, offset, mask, w)
 		for _, z := range []Tensor{x, offset, mask, w, b} {
 			o.fresh(z, z)
@@ -29,7 +28,5 @@ func (t *Tape) DeformConv(x, offset, mask, w, b Tensor, pad int64) Tensor {
 		if !t.Dispatched { // a recording does not see into the kernel
 			o.btmp(columns + y.bytes())
 		}
-	}
-	o.end()
-	return y
+	}, x, offset, mask, w, b)
 }

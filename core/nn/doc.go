@@ -18,8 +18,8 @@
 // of the autograd graph. A value on the tape is free after the last operation that reads it (a Python temporary).
 // Three things keep it longer, and they are said where Python would do them:
 //
-//   - the arguments of a module live until it returns: [Tape.Call], [Tape.Sequential], [Tape.Scope];
-//   - a local variable lives until its function returns: [Tape.Hold];
+//   - the arguments of a module live until it returns: [Tape.Call], [Tape.Sequential], [Tape.Scope], [Tape.Within];
+//   - a local variable lives until its function returns: [Tape.Hold], [Tape.HoldAll], and [Tape.Assign] in a loop;
 //   - a variable that is assigned anew keeps its old value until the new one exists: [Tape.Rebind].
 //
 // # Identity

@@ -27,8 +27,7 @@ func (t *Tape) TopK(x Tensor, k int64) (values, indices Tensor) {
 func (t *Tape) DivInplace(x, y Tensor) Tensor {
 	o := t.op("torch.Tensor.div_", x, y)
 	z := o.result(x)
-	if t.recording(x, y) {
-		z.grad = true
+	return o.ends(z, func() {
 		o.save(y)
 		if y.grad {
 			copied := o.out(x.like(x))
@@ -37,9 +36,7 @@ func (t *Tape) DivInplace(x, y Tensor) Tensor {
 		}
 		o.fresh(x, z)
 		o.fresh(y, z)
-	}
-	o.end()
-	return z
+	}, x, y)
 }
 
 // GroupedMM is torch.nn.functional.grouped_mm(x, w.transpose(-2, -1), offs=ends): rows of x (rows, in), sorted by their
@@ -51,8 +48,7 @@ func (t *Tape) DivInplace(x, y Tensor) Tensor {
 func (t *Tape) GroupedMM(x, w, ends Tensor) Tensor {
 	o := t.op("torch.nn.functional.grouped_mm", x, w, ends)
 	y := o.out(x.with(-1, w.Dim(-2)).dense())
-	if t.recording(x, w) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(ends)
 		if x.grad {
 			o.save(w)
@@ -62,9 +58,7 @@ func (t *Tape) GroupedMM(x, w, ends Tensor) Tensor {
 		}
 		o.fresh(x, x)
 		o.fresh(w, w)
-	}
-	o.end()
-	return y
+	}, x, w)
 }
 
 // SumRows is x.view(n, k, channels).sum(dim=1) of x (n * k, channels), which autocast runs in float32: a card's kernel
@@ -77,10 +71,5 @@ func (t *Tape) SumRows(x Tensor, n int64) Tensor {
 		y.dtype = F32
 	}
 	y = o.out(y)
-	if t.recording(x) {
-		y.grad = true
-		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	return o.ends(y, func() { o.gradient(x, x.bytes(), 0) }, x)
 }

@@ -14,17 +14,14 @@ func (t *Tape) FlexAttention(q, k, v Tensor, captured ...Tensor) Tensor {
 	lse := q.resized(q.Shape()[:q.Dims()-1]...)
 	lse.dtype = F32
 	lse = o.out(lse)
-	if t.recording(all...) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(y, lse)
 		o.save(all...)
 		o.btmp(lse.bytes())
 		for _, x := range all {
 			o.fresh(x, x)
 		}
-	}
-	o.end()
-	return y
+	}, all...)
 }
 
 // SDPABiased is [Tape.SDPA] with attn_mask, which may broadcast, by the memory-efficient kernel, as sdpa_kernel asks for it.
@@ -41,15 +38,12 @@ func (t *Tape) SDPABiased(q, k, v, bias Tensor) Tensor {
 	lse := q.with(-1, 1)
 	lse.dtype = F32
 	lse = o.out(lse)
-	if t.recording(q, k, v, bias) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(q, k, v, bias, y, lse)
 		for _, x := range []Tensor{q, k, v, bias} {
 			o.fresh(x, x.dense())
 		}
-	}
-	o.end()
-	return y
+	}, q, k, v, bias)
 }
 
 // LookupHost is table[i, j] by n pairs of indices that lie in the host's memory. Saved: the indices, there. The kernels copy
@@ -61,13 +55,10 @@ func (t *Tape) LookupHost(table Tensor, n int64, shape ...int64) Tensor {
 	if !t.CPU {
 		o.tmp(pair * n)
 	}
-	if t.recording(table) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.fresh(table, table)
 		if !t.Dispatched && !t.CPU {
 			o.btmp((pair + sorting) * n)
 		}
-	}
-	o.end()
-	return y
+	}, table)
 }

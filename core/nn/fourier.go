@@ -7,12 +7,9 @@ package nn
 func (t *Tape) RFFT2(x Tensor) Tensor {
 	o := t.op("torch.fft.rfft2", x)
 	y := o.out(x.resized(x.Dim(0), x.Dim(1), x.Dim(2), x.Dim(3)/2+1, 2))
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x)
 		o.btmp(3 * x.bytes()) // with the gradient itself, two complex images
 		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	}, x)
 }

@@ -26,27 +26,21 @@ const sorting = (4 + 2) * 8
 func (t *Tape) Lookup(table, index Tensor, shape ...int64) Tensor {
 	o := t.op("Tensor.__getitem__", table, index)
 	y := o.out(table.resized(shape...))
-	if t.recording(table) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(index)
 		o.fresh(table, table)
 		if !t.Dispatched && !t.CPU {
 			o.btmp(sorting * index.Numel())
 		}
-	}
-	o.end()
-	return y
+	}, table)
 }
 
 // AvgPoolBy is torch.nn.AvgPool2d(k, k). Saved: its input (derivatives.yaml, avg_pool2d).
 func (t *Tape) AvgPoolBy(x Tensor, k int64) Tensor {
 	o := t.op("torch.nn.functional.avg_pool2d", x)
 	y := o.out(x.resized(x.Dim(0), x.Dim(1), x.Dim(2)/k, x.Dim(3)/k).suggested(x))
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x)
 		o.fresh(x, x)
-	}
-	o.end()
-	return y
+	}, x)
 }

@@ -7,12 +7,9 @@ func (t *Tape) HuberLoss(x, y Tensor) Tensor {
 	o := t.op("torch.nn.functional.huber_loss", x, y)
 	z := o.out(x.resized())
 	o.tmp(x.bytes())
-	if t.recording(x, y) {
-		z.grad = true
+	return o.ends(z, func() {
 		o.save(x, y)
 		o.fresh(x, x)
 		o.fresh(y, y)
-	}
-	o.end()
-	return z
+	}, x, y)
 }

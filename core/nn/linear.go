@@ -6,11 +6,8 @@ import "fmt"
 //
 // Saved: input and weight (derivatives.yaml, addmm and mm), each for the other's gradient.
 func (t *Tape) Linear(name string, x Tensor, out int64, bias bool) Tensor {
-	at, line := t.node, t.line
-	t.enter(name)
-	y := t.linear(x, out, bias)
-	t.node, t.line = at, line
-	return y
+	defer t.under(name)()
+	return t.linear(x, out, bias)
 }
 
 // Linear describes a torch.nn.Linear without its name, for a Sequential.
@@ -73,8 +70,7 @@ func (t *Tape) Bmm(a, b Tensor) Tensor {
 func (t *Tape) mm(name string, shape, a, b, bias Tensor) Tensor {
 	o := t.op(name, a, b, bias)
 	y := o.out(shape)
-	if t.recording(a, b, bias) {
-		y.grad = true
+	return o.ends(y, func() {
 		if a.grad {
 			o.save(b)
 		}
@@ -86,9 +82,7 @@ func (t *Tape) mm(name string, shape, a, b, bias Tensor) Tensor {
 		if bias.dims > 0 {
 			o.fresh(bias, bias)
 		}
-	}
-	o.end()
-	return y
+	}, a, b, bias)
 }
 
 // SDPA is torch.nn.functional.scaled_dot_product_attention of q, k, v in (batch, heads, tokens, channels).
@@ -112,15 +106,12 @@ func (t *Tape) SDPA(q, k, v Tensor) Tensor {
 	lse := q.with(-1, 1)
 	lse.dtype = F32
 	lse = o.out(lse)
-	if t.recording(q, k, v) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(q, k, v, y, lse)
 		o.fresh(q, q)
 		o.fresh(k, k)
 		o.fresh(v, v)
-	}
-	o.end()
-	return y
+	}, q, k, v)
 }
 
 // mathSDPA is _scaled_dot_product_attention_math: q and k each scaled by the root, softmax, product.
@@ -162,10 +153,5 @@ func (t *Tape) MatmulConst(x Tensor, out int64) Tensor {
 	x = t.Contiguous(t.toLow(x))
 	o := t.op("torch.matmul", x)
 	y := o.out(x.with(-1, out))
-	if t.recording(x) {
-		y.grad = true
-		o.fresh(x, x)
-	}
-	o.end()
-	return y
+	return o.ends(y, func() { o.fresh(x, x) }, x)
 }

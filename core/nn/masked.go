@@ -12,8 +12,7 @@ func (t *Tape) MaskedSelect(x, mask Tensor, n int64) Tensor {
 	if !t.CPU {
 		o.tmp(x.Numel() + 8*int64(x.Dims())*n)
 	}
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, mask)
 		switch {
 		case t.Dispatched: // a mode makes it write into a copy of the zeros (areAnyTensorSubclassLike in masked_select_backward)
@@ -22,7 +21,5 @@ func (t *Tape) MaskedSelect(x, mask Tensor, n int64) Tensor {
 			o.btmp((1 + 8) * x.Numel())
 		}
 		o.fresh(x, x)
-	}
-	o.end()
-	return y
+	}, x)
 }

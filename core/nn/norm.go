@@ -17,8 +17,7 @@ func (t *Tape) GroupNorm(name string, x Tensor, groups int64) Tensor {
 // normalize is either of them: the result is contiguous, and made of a contiguous copy of what is not
 // (native_layer_norm in aten/src/ATen/native/cuda/layer_norm_kernel.cu, native_group_norm in group_norm.cpp).
 func (t *Tape) normalize(name, op string, x Tensor, weights, statistics int64) Tensor {
-	at, line := t.node, t.line
-	t.enter(name)
+	defer t.under(name)()
 	w, b := t.Param("weight", weights), t.Param("bias", weights)
 	x = t.toFull(x)
 	o := t.op(op, x, w, b)
@@ -26,17 +25,13 @@ func (t *Tape) normalize(name, op string, x Tensor, weights, statistics int64) T
 	y := o.out(x.dense())
 	o.kernel(x, false)
 	mean, rstd := o.out(stat), o.out(stat)
-	if t.recording(x, w, b) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, mean, rstd)
 		o.fresh(x, x)
 		o.fresh(w, w)
 		o.fresh(b, b)
 		o.dense()
-	}
-	o.end()
-	t.node, t.line = at, line
-	return y
+	}, x, w, b)
 }
 
 // BatchNorm2d is torch.nn.BatchNorm2d under that name. It is on none of autocast's lists: the result has the
@@ -45,8 +40,7 @@ func (t *Tape) normalize(name, op string, x Tensor, weights, statistics int64) T
 // Saved: input, the batch's mean and inverse deviation in float32 (derivatives.yaml, native_batch_norm). Buffers:
 // running mean, running variance, and the count of batches.
 func (t *Tape) BatchNorm2d(name string, x Tensor) Tensor {
-	at, line := t.node, t.line
-	t.enter(name)
+	defer t.under(name)()
 	c := x.Dim(1)
 	w, b := t.Param("weight", c), t.Param("bias", c)
 	t.Buffer("running_mean", F32, c)
@@ -55,14 +49,10 @@ func (t *Tape) BatchNorm2d(name string, x Tensor) Tensor {
 	o := t.op("torch.nn.functional.batch_norm", x, w, b)
 	y := o.out(x.like(x))
 	mean, rstd := o.out(Tensor{}.resized(c)), o.out(Tensor{}.resized(c))
-	if t.recording(x, w, b) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, mean, rstd)
 		o.fresh(x, x)
 		o.fresh(w, w)
 		o.fresh(b, b)
-	}
-	o.end()
-	t.node, t.line = at, line
-	return y
+	}, x, w, b)
 }

@@ -7,8 +7,7 @@ func (t *Tape) PowTensor(x, y Tensor) Tensor {
 	x, y = t.toFull(x), t.toFull(y)
 	o := t.op("torch.pow", x, y)
 	z := o.out(broadcast(x, y))
-	if t.recording(x, y) {
-		z.grad = true
+	return o.ends(z, func() {
 		o.save(x, y)
 		if y.grad {
 			o.save(z)
@@ -16,7 +15,5 @@ func (t *Tape) PowTensor(x, y Tensor) Tensor {
 		o.btmp(4*z.bytes() + z.Numel())
 		o.fresh(x, z)
 		o.fresh(y, z)
-	}
-	o.end()
-	return z
+	}, x, y)
 }

@@ -11,8 +11,7 @@ func (t *Tape) Prod(x Tensor, dim int) Tensor {
 	shape = append(shape[:dim], shape[dim+1:]...)
 	o := t.op("torch.prod", x)
 	y := o.out(x.resized(shape...))
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, y)
 		if t.Dispatched {
 			o.btmp(5 * x.bytes())
@@ -20,7 +19,5 @@ func (t *Tape) Prod(x Tensor, dim int) Tensor {
 			o.btmp(x.bytes() + x.Numel())
 		}
 		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	}, x)
 }

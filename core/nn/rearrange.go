@@ -7,13 +7,10 @@ package nn
 func (t *Tape) Rearrange(x Tensor, shape ...int64) Tensor {
 	o := t.op("einops.rearrange", x)
 	y := o.out(x.resized(shape...))
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.gradient(x, 0, 0)
 		t.grads[len(t.grads)-1].flip = true
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // MulInplace is x.mul_(y): the result is x's storage.
@@ -103,14 +100,11 @@ func (t *Tape) GroupNormPlain(x Tensor, groups int64) Tensor {
 	y := o.out(x.dense())
 	o.kernel(x, false)
 	mean, rstd := o.out(stat), o.out(stat)
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, mean, rstd)
 		o.fresh(x, x)
 		o.dense()
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // InplaceOfView is an in-place operation m on the view x of a result that nothing else reads. Autograd puts CopySlices
@@ -133,27 +127,21 @@ func (t *Tape) InplaceOfView(x Tensor, m Module) Tensor {
 func (t *Tape) VarUnfolded(x Tensor, k int64) Tensor {
 	o := t.op("torch.var", x)
 	y := o.out(x.with(2, x.Dim(2)-k+1).with(3, x.Dim(3)-k+1))
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x)
 		o.btmp(2 * k * k * y.bytes())
 		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // MaskedFill is x[mask] = 0: x's storage. Saved: the mask (derivatives.yaml, index_put_).
 func (t *Tape) MaskedFill(x, mask Tensor) Tensor {
 	o := t.op("Tensor.__setitem__", x, mask)
 	y := o.result(x)
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(mask)
 		o.fresh(x, x)
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // StackSecond is torch.stack(xs, dim=1) of equal tensors.

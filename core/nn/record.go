@@ -157,6 +157,16 @@ func (r recorder) dense() { r.t.ops[r.i].dense = true }
 // follows marks an elementwise op (TensorIterator keeps its inputs' layout).
 func (r recorder) follows() { r.t.ops[r.i].follows = true }
 
+// ends closes the op, whose result is y: where one of xs wants a gradient, with what record says its backward needs.
+func (r recorder) ends(y Tensor, record func(), xs ...Tensor) Tensor {
+	if r.t.recording(xs...) {
+		y.grad = true
+		record()
+	}
+	r.end()
+	return y
+}
+
 // end closes the op.
 func (r recorder) end() {
 	t, o := r.t, &r.t.ops[r.i]

@@ -8,15 +8,12 @@ func (t *Tape) reduce(name string, x Tensor, save bool, shape ...int64) Tensor {
 func (t *Tape) reduced(name string, x, shape Tensor, save bool) Tensor {
 	o := t.op(name, x)
 	y := o.out(shape)
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		if save {
 			o.save(x)
 		}
 		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // Mean is x.mean(): a scalar. Saved: nothing but sizes (derivatives.yaml, mean).
@@ -28,12 +25,7 @@ func (t *Tape) Sum(x Tensor) Tensor {
 	x = t.toFull(x)
 	o := t.op("torch.sum", x)
 	y := o.out(x.resized())
-	if t.recording(x) {
-		y.grad = true
-		o.gradient(x, dtypes[x.dtype].size, 0)
-	}
-	o.end()
-	return y
+	return o.ends(y, func() { o.gradient(x, dtypes[x.dtype].size, 0) }, x)
 }
 
 // MeanDim is x.mean(dim, keepdim=True). Saved: nothing but sizes (derivatives.yaml, mean.dim).
@@ -61,14 +53,11 @@ func (t *Tape) Norm(x Tensor, dim int) Tensor {
 	x = t.toFull(x)
 	o := t.op("Tensor.norm", x)
 	y := o.out(x.with(dim, 1).like(x))
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, y)
 		o.btmp(y.bytes() + y.Numel())
 		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // L1Loss is torch.nn.functional.l1_loss: (x - y).abs().mean() (l1_loss in Loss.cpp), in float32 under autocast.
@@ -89,14 +78,11 @@ func (t *Tape) MSELoss(x, y Tensor) Tensor {
 	z := o.out(x.resized())
 	t.stores[z.store].bytes = x.bytes()
 	o.tmp(x.bytes())
-	if t.recording(x, y) {
-		z.grad = true
+	return o.ends(z, func() {
 		o.save(x, y)
 		o.fresh(x, x)
 		o.fresh(y, y)
-	}
-	o.end()
-	return z
+	}, x, y)
 }
 
 // BCEWithLogits is torch.nn.functional.binary_cross_entropy_with_logits, in float32 under autocast, against a target
@@ -107,14 +93,11 @@ func (t *Tape) BCEWithLogits(x, y Tensor) Tensor {
 	o := t.op("torch.nn.functional.binary_cross_entropy_with_logits", x, y)
 	z := o.out(x.resized())
 	o.tmp(2 * x.bytes())
-	if t.recording(x) {
-		z.grad = true
+	return o.ends(z, func() {
 		o.save(x, y)
 		o.btmp(x.bytes())
 		o.fresh(x, x)
-	}
-	o.end()
-	return z
+	}, x)
 }
 
 // MinDim is x.min(dim).values, or max. Saved: the int64 indices (derivatives.yaml, min.dim).
@@ -126,27 +109,21 @@ func (t *Tape) MinDim(x Tensor, dim int) Tensor {
 	idx := y
 	idx.dtype = I64
 	idx = o.out(idx)
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(idx)
 		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // MaxAll is x.max(): a scalar. Saved: input and result (derivatives.yaml, max); backward makes a mask.
 func (t *Tape) MaxAll(x Tensor) Tensor {
 	o := t.op("torch.max", x)
 	y := o.out(x.resized())
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, y)
 		o.btmp(x.Numel())
 		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // SumDim is x.sum(dim, keepdim=True), which autocast runs in float32. Saved: nothing but sizes; its gradient is an
@@ -159,12 +136,7 @@ func (t *Tape) SumDim(x Tensor, dims ...int) Tensor {
 	}
 	o := t.op("torch.sum", x)
 	y = o.out(y.dense())
-	if t.recording(x) {
-		y.grad = true
-		o.gradient(x, y.bytes(), 0)
-	}
-	o.end()
-	return y
+	return o.ends(y, func() { o.gradient(x, y.bytes(), 0) }, x)
 }
 
 // Cumsum is torch.cumsum over the last dimension, which autocast runs in float32. Saved: nothing (derivatives.yaml,

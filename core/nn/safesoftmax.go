@@ -9,14 +9,11 @@ func (t *Tape) SafeSoftmax(x Tensor) Tensor {
 	o := t.op("torch._safe_softmax", x)
 	y := o.out(x.dense())
 	o.tmp(x.bytes() + 2*x.Numel())
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(y)
 		o.fresh(x, x)
 		o.dense()
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // Low is the type to which autocast casts x for an operation of its lower list: x's own outside of it.

@@ -10,13 +10,10 @@ func (t *Tape) view(name string, x, shape Tensor) Tensor {
 	o := t.op(name, x)
 	shape.store = x.store
 	y := o.result(shape)
-	if t.recording(x) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.gradient(x, 0, 0)
 		t.grads[len(t.grads)-1].flip = shape.contiguous() != x.contiguous()
-	}
-	o.end()
-	return y
+	}, x)
 }
 
 // View is x.view(shape) and x.reshape(shape): the same storage, or a contiguous copy of what cannot be seen that
@@ -92,12 +89,7 @@ func (t *Tape) Contiguous(x Tensor) Tensor {
 func (t *Tape) Clone(x Tensor) Tensor {
 	o := t.op("Tensor.contiguous", x)
 	y := o.out(x.dense())
-	if t.recording(x) {
-		y.grad = true
-		o.gradient(x, 0, 0)
-	}
-	o.end()
-	return y
+	return o.ends(y, func() { o.gradient(x, 0, 0) }, x)
 }
 
 // Narrow is x[..., a:b, ...] with n elements left in dimension dim: a view. Backward makes a tensor of the whole
@@ -108,12 +100,7 @@ func (t *Tape) Narrow(x Tensor, dim int, n int64) Tensor {
 	}
 	o := t.op("Tensor.slice", x)
 	y := o.result(x.narrowed(dim, n))
-	if t.recording(x) {
-		y.grad = true
-		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	return o.ends(y, func() { o.gradient(x, x.bytes(), 0) }, x)
 }
 
 // Split is torch.split or chunk along dim: views. Backward joins their gradients (derivatives.yaml,
@@ -158,8 +145,7 @@ func (t *Tape) Cat(dim int, xs ...Tensor) Tensor {
 		y = y.suggested(xs[0])
 	}
 	y = o.out(y)
-	if t.recording(xs...) {
-		y.grad = true
+	return o.ends(y, func() {
 		for _, x := range xs {
 			switch {
 			case !x.grad:
@@ -169,9 +155,7 @@ func (t *Tape) Cat(dim int, xs ...Tensor) Tensor {
 				o.gradient(x, 0, 0)
 			}
 		}
-	}
-	o.end()
-	return y
+	}, xs...)
 }
 
 // Stack is torch.stack of n equal tensors along a new first dimension.
@@ -195,12 +179,7 @@ func (t *Tape) Expand(x Tensor, shape ...int64) Tensor {
 		}
 	}
 	y = o.result(y.laid(to))
-	if t.recording(x) {
-		y.grad = true
-		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	return o.ends(y, func() { o.gradient(x, x.bytes(), 0) }, x)
 }
 
 // Copy is an op that writes a new tensor of that shape from x and saves nothing but sizes: repeat, roll, gather by
@@ -212,12 +191,7 @@ func (t *Tape) Copy(name string, x Tensor, shape ...int64) Tensor {
 func (t *Tape) copied(name string, x, shape Tensor) Tensor {
 	o := t.op(name, x)
 	y := o.out(shape)
-	if t.recording(x) {
-		y.grad = true
-		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	return o.ends(y, func() { o.gradient(x, x.bytes(), 0) }, x)
 }
 
 // Roll is torch.roll. Saved: nothing (derivatives.yaml, roll).
@@ -299,14 +273,11 @@ func (t *Tape) GridSample(x, grid Tensor) Tensor {
 	}
 	o := t.op("torch.nn.functional.grid_sample", x, grid)
 	y := o.out(x.resized(x.Dim(0), x.Dim(1), grid.Dim(1), grid.Dim(2)))
-	if t.recording(x, grid) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, grid)
 		o.fresh(x, x)
 		o.fresh(grid, grid)
-	}
-	o.end()
-	return y
+	}, x, grid)
 }
 
 // WriteSlice is base[slice] += x, and base[slice] = x where add is false, as Python carries them out: the base's
@@ -375,12 +346,7 @@ func (t *Tape) Select(x Tensor, dim int) Tensor {
 	copy(s[dim:], s[dim+1:])
 	y.dims--
 	y = o.result(y.laid(s))
-	if t.recording(x) {
-		y.grad = true
-		o.gradient(x, x.bytes(), 0)
-	}
-	o.end()
-	return y
+	return o.ends(y, func() { o.gradient(x, x.bytes(), 0) }, x)
 }
 
 // StackLast is torch.stack(xs, dim=-1) of equal tensors.

@@ -19,20 +19,15 @@ func SpectralLinear(out int64) Module {
 //
 // Saved: input, inverse root mean square in float32, weight (derivatives.yaml, _fused_rms_norm).
 func (t *Tape) RMSNorm(name string, x Tensor) Tensor {
-	at, line := t.node, t.line
-	t.enter(name)
+	defer t.under(name)()
 	w := t.Param("weight", x.Dim(-1))
 	x = t.toFull(x)
 	o := t.op("torch.nn.functional.rms_norm", x, w)
 	y, rstd := o.out(x.dense()), o.out(x.with(-1, 1).dense())
-	if t.recording(x, w) {
-		y.grad = true
+	return o.ends(y, func() {
 		o.save(x, rstd)
 		o.fresh(x, x)
 		o.fresh(w, w)
 		o.dense()
-	}
-	o.end()
-	t.node, t.line = at, line
-	return y
+	}, x, w)
 }

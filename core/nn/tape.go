@@ -245,6 +245,13 @@ func (t *Tape) partOf(name string) uint8 {
 	return uint8(len(t.parts) - 1)
 }
 
+// under enters the module of that name. What it returns goes back to where it was.
+func (t *Tape) under(name string) (back func()) {
+	at, line := t.node, t.line
+	t.enter(name)
+	return func() { t.node, t.line = at, line }
+}
+
 // Scope runs f as the body of the module of that name, whose arguments live until it returns.
 func (t *Tape) Scope(name string, f func(), args ...Tensor) {
 	at, line, frame := t.node, t.line, t.frame

@@ -29,8 +29,7 @@ func (c ConvTranspose) Module() Module {
 		} else {
 			y = o.out(y.suggested(x))
 		}
-		if t.recording(x, w, b) {
-			y.grad = true
+		return o.ends(y, func() {
 			o.save(x, w)
 			o.fresh(x, x)
 			o.fresh(w, w)
@@ -38,9 +37,7 @@ func (c ConvTranspose) Module() Module {
 				o.fresh(b, b)
 			}
 			o.dense()
-		}
-		o.end()
-		return y
+		}, x, w, b)
 	}
 }
 
