@@ -112,7 +112,7 @@ func (n dat) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	} else {
 		x = t.Hold(t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3))))
 	}
-	x = t.Rebind(x, t.Add(t.Call("conv_after_body", n.features(t, x), n.resiConv), x))
+	x = t.Rebind(x, t.Add(t.Call("conv_after_body", t.Call("", x, n.features), n.resiConv), x))
 	if n.upsampler == "pixelshuffle" {
 		x = t.Rebind(x, t.Sequential("conv_before_upsample", x, conv(swinFeat, 3).Module(), (*nn.Tape).LeakyReLUInplace))
 		x = t.Rebind(x, t.Conv2d("conv_last", t.Call("upsample", x, upsample(n.up, swinFeat)), conv(n.in, 3)))
@@ -140,20 +140,20 @@ func (n dat) resiConv(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features.
 func (n dat) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	return t.Within("", func() nn.Tensor {
-		h, w := x.Dim(2), x.Dim(3)
-		if n.iln { // BeforeRG_iLN
-			y = t.Call("before_RG", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return normOrAffine(t, "norm", tokens(t, x), true) })
-		} else {
-			y = t.Sequential("before_RG", x, tokens, named((*nn.Tape).LayerNorm))
-		}
-		y = t.Hold(y)
-		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
-			return n.residualGroup(t, x, h, w, int64(i), rate)
+	h, w := x.Dim(2), x.Dim(3)
+	if n.iln { // BeforeRG_iLN
+		y = t.Call("before_RG", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+			return normOrAffine(t, "norm", tokens(t, x), true)
 		})
-		y = t.Rebind(y, normOrAffine(t, "norm", y, n.iln))
-		return spread(t, y, h, w)
-	}, x)
+	} else {
+		y = t.Sequential("before_RG", x, tokens, named((*nn.Tape).LayerNorm))
+	}
+	y = t.Hold(y)
+	y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+		return n.residualGroup(t, x, h, w, int64(i), rate)
+	})
+	y = t.Rebind(y, normOrAffine(t, "norm", y, n.iln))
+	return spread(t, y, h, w)
 }
 
 // residualGroup is ResidualGroup.

@@ -75,7 +75,7 @@ func (n drct) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		x = t.Rebind(x, t.PadTo(x, true, x.Dim(0), x.Dim(1), ph, pw))
 	}
 	x = t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3)))
-	y := n.features(t, x)
+	y := t.Call("", x, n.features)
 	if n.resi == "1conv" {
 		y = t.Conv2d("conv_after_body", y, conv(n.dim, 3))
 	}
@@ -88,17 +88,15 @@ func (n drct) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features.
 func (n drct) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	return t.Within("", func() nn.Tensor {
-		h, w := x.Dim(2), x.Dim(3)
-		y = t.Hold(t.Call("patch_embed", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-			return t.LayerNorm("norm", t.Hold(tokens(t, x)))
-		}))
-		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
-			return n.rdg(t, x, h, w, i, rate(0))
-		})
-		y = t.Rebind(y, t.LayerNorm("norm", y))
-		return image(t, y, h, w)
-	}, x)
+	h, w := x.Dim(2), x.Dim(3)
+	y = t.Hold(t.Call("patch_embed", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+		return t.LayerNorm("norm", t.Hold(tokens(t, x)))
+	}))
+	y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+		return n.rdg(t, x, h, w, i, rate(0))
+	})
+	y = t.Rebind(y, t.LayerNorm("norm", y))
+	return image(t, y, h, w)
 }
 
 // rdg is RDG: each block sees what all before it have made.

@@ -9,20 +9,17 @@ import (
 var _ = entry(func() {
 	dwt := func(window int64) builder {
 		return func(s Spec, a *args) Network {
-			n := dwt{swinIR: swinIR{
-				scale: s.Scale, img: a.int("img_size", 64), in: a.int("in_chans", 3), dim: a.int("embed_dim", 180),
-				depths: a.ints("depths", 6, 6, 6, 6, 6, 6), heads: a.ints("num_heads", 6, 6, 6, 6, 6, 6),
-				window: a.int("window_size", window), mlp: a.float("mlp_ratio", 2), qkvBias: a.bool("qkv_bias", true),
-				drop: a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
-				patchNorm: a.bool("patch_norm", true), checkpointing: a.bool("use_checkpoint", false),
-				upsampler: "pixelshuffle", resi: a.string("resi_connection", "1conv"),
-			}}
+			six := []int64{6, 6, 6, 6, 6, 6}
+			defaults := swinIR{
+				img: 64, dim: 180, depths: six, heads: six, window: window, mlp: 2, upsampler: "pixelshuffle", resi: "1conv",
+			}
+			n := dwt{swinIR: defaults.read(s, a)}
 			n.kinds = a.table("layer_kinds", dwtKinds)
 			a.ignore("qk_scale", "img_range")
 			a.onlyPatch1()
 			refuse(a.bool("ape", false), "ape: %w", ErrUnknown)
-			u := a.string("upsampler", n.upsampler) // forward (line 1182) leaves the network out for others
-			refuse(u != n.upsampler, "upsampler %q: the network is run for pixelshuffle only", u)
+			// forward (line 1182) leaves the network out for others
+			refuse(n.upsampler != "pixelshuffle", "upsampler %q: the network is run for pixelshuffle only", n.upsampler)
 			n.check()
 			n.blockOf = n.block
 			return Network{

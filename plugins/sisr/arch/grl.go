@@ -98,26 +98,24 @@ type grlWindow struct {
 
 // features is forward_features.
 func (n grl) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	return t.Within("", func() nn.Tensor {
-		h, w := x.Dim(2), x.Dim(3)
-		y = t.Hold(t.LayerNorm("norm_start", tokens(t, x)))
-		y = t.Rebind(y, t.Dropout(y, n.drop))
+	h, w := x.Dim(2), x.Dim(3)
+	y = t.Hold(t.LayerNorm("norm_start", tokens(t, x)))
+	y = t.Rebind(y, t.Dropout(y, n.drop))
 
-		windows, stripes := n.windows(t, h, w)
-		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
-			res := x // of a TransformerStage
-			for b := range n.depths[i] {
-				rate := rate(b)
-				block := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, i, b, rate, windows, stripes[b%2]) }
-				out := t.Call(fmt.Sprint("blocks.", b), res, block)
-				res = t.Assign(b == 0, res, out)
-			}
-			res = t.Rebind(res, tokens(t, t.Call("conv", image(t, res, h, w), n.resiConv)))
-			return t.Add(res, x)
-		})
-		y = t.Rebind(y, t.LayerNorm("norm_end", y))
-		return image(t, y, h, w)
-	}, x)
+	windows, stripes := n.windows(t, h, w)
+	y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+		res := x // of a TransformerStage
+		for b := range n.depths[i] {
+			rate := rate(b)
+			block := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, i, b, rate, windows, stripes[b%2]) }
+			out := t.Call(fmt.Sprint("blocks.", b), res, block)
+			res = t.Assign(b == 0, res, out)
+		}
+		res = t.Rebind(res, tokens(t, t.Call("conv", image(t, res, h, w), n.resiConv)))
+		return t.Add(res, x)
+	})
+	y = t.Rebind(y, t.LayerNorm("norm_end", y))
+	return image(t, y, h, w)
 }
 
 // windows are the tables, indices and masks of the window attention, and those of the stripes by their direction: lying and standing,

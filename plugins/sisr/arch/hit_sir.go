@@ -117,24 +117,22 @@ func (n hit) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features.
 func (n hit) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	return t.Within("", func() nn.Tensor {
-		h, w := x.Dim(2), x.Dim(3)
-		y = t.Hold(t.Call("patch_embed", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.LayerNorm("norm", tokens(t, x)) }))
-		for i := range n.depths {
-			y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // RHTB
-				group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-					for b := range n.depths[i] {
-						block := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, n.window(b), n.heads[i]) }
-						x = t.Rebind(x, t.Call(fmt.Sprint("blocks.", b), x, block))
-					}
-					return x
-				})
-				return t.Add(tokens(t, t.Call("conv", image(t, group, h, w), n.resiConv)), x)
-			}))
-		}
-		y = t.Rebind(y, t.LayerNorm("norm", y))
-		return image(t, y, h, w)
-	}, x)
+	h, w := x.Dim(2), x.Dim(3)
+	y = t.Hold(t.Call("patch_embed", x, embed(true)))
+	for i := range n.depths {
+		y = t.Rebind(y, t.Call(fmt.Sprint("layers.", i), y, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // RHTB
+			group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+				for b := range n.depths[i] {
+					block := func(t *nn.Tape, x nn.Tensor) nn.Tensor { return n.block(t, x, h, w, n.window(b), n.heads[i]) }
+					x = t.Rebind(x, t.Call(fmt.Sprint("blocks.", b), x, block))
+				}
+				return x
+			})
+			return t.Add(tokens(t, t.Call("conv", image(t, group, h, w), n.resiConv)), x)
+		}))
+	}
+	y = t.Rebind(y, t.LayerNorm("norm", y))
+	return image(t, y, h, w)
 }
 
 // padded is check_image_size of an image whose channels are last, to a multiple of the block's own window.

@@ -20,7 +20,7 @@ func hsluvOnce(t *nn.Tape, x nn.Tensor, down int64) (hue, saturation, lightness 
 	if down > 1 {
 		x = t.Clamp(t.Interpolate(x, x.Dim(2)/down, x.Dim(3)/down))
 	}
-	xHSLuv := t.Hold(rgbToHSLuv(t, x))
+	xHSLuv := t.Hold(t.Call("", x, rgbToHSLuv))
 	hue = t.Hold(t.DivScalar(t.Select(xHSLuv, 1)))
 	saturation = t.Hold(t.DivScalar(t.Select(xHSLuv, 1)))
 	lightness = t.Hold(t.DivScalar(t.Select(xHSLuv, 1)))
@@ -64,14 +64,12 @@ func hsluvLoss(t *nn.Tape, x, y nn.Tensor, name string, down int64) nn.Tensor {
 }
 
 func rgbToHSLuv(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	return t.Within("", func() nn.Tensor {
-		rgb := t.Hold(t.Clamp(t.Permute(x, 0, 2, 3, 1)))
-		xyz := t.Hold(rgbToXYZ(t, rgb))
-		luv := t.Hold(xyzToLuv(t, xyz))
-		lch := t.Hold(luvToLch(t, luv))
-		l, c, h := t.Select(lch, -1), t.Select(lch, -1), t.Select(lch, -1)
-		return t.Permute(lchToHSLuv(t, l, c, h), 0, 3, 1, 2)
-	}, x)
+	rgb := t.Hold(t.Clamp(t.Permute(x, 0, 2, 3, 1)))
+	xyz := t.Hold(rgbToXYZ(t, rgb))
+	luv := t.Hold(xyzToLuv(t, xyz))
+	lch := t.Hold(luvToLch(t, luv))
+	l, c, h := t.Select(lch, -1), t.Select(lch, -1), t.Select(lch, -1)
+	return t.Permute(lchToHSLuv(t, l, c, h), 0, 3, 1, 2)
 }
 
 func rgbToXYZ(t *nn.Tape, rgb nn.Tensor) nn.Tensor {

@@ -14,7 +14,7 @@ var _ = entry(func() {
 		c := criterion(a.string("criterion", "l1"))
 		return float32Loss(func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
 			lines := func(x nn.Tensor) (y nn.Tensor) {
-				t.FreezeParams(func() { y = t.Hold(t.Call("model", normalized(t, x), lineDistiller)) })
+				t.FreezeParams(func() { y = t.Hold(t.Call("model", t.Call("", x, normalized), lineDistiller)) })
 				return y
 			}
 			pred := lines(x)
@@ -25,11 +25,9 @@ var _ = entry(func() {
 
 // normalized is torchvision's Normalize: a copy, changed in place (normalize in transforms/_functional_tensor.py).
 func normalized(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	return t.Within("", func() nn.Tensor {
-		y = t.Hold(t.Clone(x))
-		y = t.AddInplace(y, t.Zeros(nn.F32, 3, 1, 1))
-		return t.MulInplace(y, t.Zeros(nn.F32, 3, 1, 1))
-	}, x)
+	y = t.Hold(t.Clone(x))
+	y = t.AddInplace(y, t.Zeros(nn.F32, 3, 1, 1))
+	return t.MulInplace(y, t.Zeros(nn.F32, 3, 1, 1))
 }
 
 // lineDistiller is LineDistiller (line 239).

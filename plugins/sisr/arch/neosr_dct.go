@@ -38,7 +38,7 @@ func (n dct) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	mean := t.Hold(t.Zeros(x.DType(), 1, n.in, 1, 1))
 	x = t.Hold(t.Rebind(x, t.MulScalar(t.Sub(x, mean))))
 	x = t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3)))
-	x = t.Rebind(x, t.Add(t.Call("conv_after_body", n.features(t, x), n.resiConv), x))
+	x = t.Rebind(x, t.Add(t.Call("conv_after_body", t.Call("", x, n.features), n.resiConv), x))
 	if n.upsampler == "pixelshuffle" {
 		x = t.Rebind(x, t.Sequential("conv_before_upsample", x, conv(swinFeat, 3).Module(), (*nn.Tape).LeakyReLUInplace))
 		x = t.Rebind(x, t.Conv2d("conv_last", t.Call("upsample", x, upsample(n.up, swinFeat)), conv(n.in, 3)))
@@ -50,15 +50,13 @@ func (n dct) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features (line 958).
 func (n dct) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	return t.Within("", func() nn.Tensor {
-		h, w := x.Dim(2), x.Dim(3)
-		y = t.Hold(t.Sequential("before_RG", x, tokens, named((*nn.Tape).LayerNorm)))
-		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
-			return n.group(t, x, h, w, int64(i), rate)
-		})
-		y = t.Rebind(y, t.LayerNorm("norm", y))
-		return t.Contiguous(spread(t, y, h, w))
-	}, x)
+	h, w := x.Dim(2), x.Dim(3)
+	y = t.Hold(t.Sequential("before_RG", x, tokens, named((*nn.Tape).LayerNorm)))
+	y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+		return n.group(t, x, h, w, int64(i), rate)
+	})
+	y = t.Rebind(y, t.LayerNorm("norm", y))
+	return t.Contiguous(spread(t, y, h, w))
 }
 
 // group is ResidualGroup (line 671): every second block goes by what the one before has made.

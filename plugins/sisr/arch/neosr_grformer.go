@@ -56,7 +56,7 @@ func (n grformer) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	mean := t.Hold(t.Zeros(x.DType(), 1, n.in, 1, 1))
 	x = t.Rebind(x, t.MulScalar(t.Sub(x, mean)))
 	x = t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3)))
-	x = t.Rebind(x, t.Add(t.Conv2d("conv_after_body", n.features(t, x), conv(n.dim, 3)), x))
+	x = t.Rebind(x, t.Add(t.Conv2d("conv_after_body", t.Call("", x, n.features), conv(n.dim, 3)), x))
 	x = t.Rebind(x, t.Sequential("upsample", x, conv(n.in*n.scale*n.scale, 3).Module(), shuffle(n.scale)))
 	x = t.Rebind(x, t.Add(t.DivScalar(x), mean))
 	return t.Narrow(t.Narrow(x, 2, h*n.scale), 3, w*n.scale)
@@ -64,16 +64,14 @@ func (n grformer) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features (line 569).
 func (n grformer) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	return t.Within("", func() nn.Tensor {
-		b, h, w := x.Dim(0), x.Dim(2), x.Dim(3)
-		y = t.Hold(t.Contiguous(tokens(t, x)))
-		y = t.Rebind(y, t.Dropout(y, n.drop))
-		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
-			return n.group(t, x, h, w, i, rate)
-		})
-		y = t.Rebind(y, t.LayerNorm("norm", y))
-		return t.Reshape(t.Transpose(y, 1, 2), b, n.dim, h, w)
-	}, x)
+	b, h, w := x.Dim(0), x.Dim(2), x.Dim(3)
+	y = t.Hold(t.Contiguous(tokens(t, x)))
+	y = t.Rebind(y, t.Dropout(y, n.drop))
+	y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+		return n.group(t, x, h, w, i, rate)
+	})
+	y = t.Rebind(y, t.LayerNorm("norm", y))
+	return t.Reshape(t.Transpose(y, 1, 2), b, n.dim, h, w)
 }
 
 // group is GRSAB_Group (line 407).

@@ -64,7 +64,7 @@ func (n hma) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	mean := t.Hold(t.Zeros(x.DType(), 1, n.in, 1, 1))
 	x = t.Hold(t.MulScalar(t.Sub(x, mean)))
 	x = t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3)))
-	x = t.Rebind(x, t.Add(t.Conv2d("conv_after_body", n.features(t, x), conv(n.dim, 3)), x))
+	x = t.Rebind(x, t.Add(t.Conv2d("conv_after_body", t.Call("", x, n.features), conv(n.dim, 3)), x))
 	x = t.Rebind(x, t.Sequential("conv_before_upsample", x, conv(swinFeat, 3).Module(), (*nn.Tape).LeakyReLUInplace))
 	x = t.Rebind(x, t.Conv2d("conv_last", t.Call("upsample", x, upsample(n.scale, swinFeat)), conv(n.in, 3)))
 	return t.Rebind(x, t.Add(t.DivScalar(x), mean))
@@ -72,19 +72,17 @@ func (n hma) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features (line 1345).
 func (n hma) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	return t.Within("", func() nn.Tensor {
-		h, w, ws := x.Dim(2), x.Dim(3), n.window
-		mask := t.Hold(t.Zeros(nn.F32, h/ws*(w/ws), ws*ws, ws*ws))
-		y = t.Hold(t.Call("patch_embed", x, embed(n.patchNorm)))
-		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor { // RHTB
-			group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-				return n.blocks(t, x, mask, h, w, i, rate)
-			})
-			return t.Add(tokens(t, t.Conv2d("conv", image(t, group, h, w), conv(n.dim, 3))), x)
+	h, w, ws := x.Dim(2), x.Dim(3), n.window
+	mask := t.Hold(t.Zeros(nn.F32, h/ws*(w/ws), ws*ws, ws*ws))
+	y = t.Hold(t.Call("patch_embed", x, embed(n.patchNorm)))
+	y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor { // RHTB
+		group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+			return n.blocks(t, x, mask, h, w, i, rate)
 		})
-		y = t.Rebind(y, t.LayerNorm("norm", y))
-		return image(t, y, h, w)
-	}, x)
+		return t.Add(tokens(t, t.Conv2d("conv", image(t, group, h, w), conv(n.dim, 3))), x)
+	})
+	y = t.Rebind(y, t.LayerNorm("norm", y))
+	return image(t, y, h, w)
 }
 
 // blocks is AttenBlocks (line 787): of each pair the first has a FusedConv before it.

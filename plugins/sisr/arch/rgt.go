@@ -53,7 +53,7 @@ func (n rgt) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	mean := t.Hold(t.Zeros(x.DType(), 1, n.in, 1, 1))
 	x = t.Hold(t.MulScalar(t.Sub(x, mean)))
 	x = t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3)))
-	x = t.Rebind(x, t.Add(t.Call("conv_after_body", n.features(t, x), n.resiConv), x))
+	x = t.Rebind(x, t.Add(t.Call("conv_after_body", t.Call("", x, n.features), n.resiConv), x))
 	x = t.Rebind(x, t.Sequential("conv_before_upsample", x, conv(swinFeat, 3).Module(), (*nn.Tape).LeakyReLUInplace))
 	x = t.Rebind(x, t.Conv2d("conv_last", t.Call("upsample", x, upsample(n.scale, swinFeat)), conv(n.in, 3)))
 	return t.Add(t.DivScalar(x), mean)
@@ -61,15 +61,13 @@ func (n rgt) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features.
 func (n rgt) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	return t.Within("", func() nn.Tensor {
-		h, w := x.Dim(2), x.Dim(3)
-		y = t.Hold(t.Sequential("before_RG", x, tokens, named((*nn.Tape).LayerNorm)))
-		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
-			return n.residualGroup(t, x, h, w, int64(i), rate)
-		})
-		y = t.Rebind(y, t.LayerNorm("norm", y))
-		return spread(t, y, h, w)
-	}, x)
+	h, w := x.Dim(2), x.Dim(3)
+	y = t.Hold(t.Sequential("before_RG", x, tokens, named((*nn.Tape).LayerNorm)))
+	y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+		return n.residualGroup(t, x, h, w, int64(i), rate)
+	})
+	y = t.Rebind(y, t.LayerNorm("norm", y))
+	return spread(t, y, h, w)
 }
 
 // residualGroup is ResidualGroup.

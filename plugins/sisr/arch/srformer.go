@@ -13,16 +13,12 @@ var _ = entry(func() {
 	register1 := func(name string, img, window int64, layers int, upsampler string) {
 		register(func(s Spec, a *args) Network {
 			six := slices.Repeat([]int64{6}, layers)
-			n := srformer{swinIR: swinIR{
-				scale: s.Scale, img: a.int("img_size", img), in: a.int("in_chans", 3), dim: a.int("embed_dim", 180),
-				depths: a.ints("depths", six...), heads: a.ints("num_heads", six...), window: a.int("window_size", window),
-				mlp: a.float("mlp_ratio", 2), qkvBias: a.bool("qkv_bias", true), drop: a.float("drop_rate", 0),
-				attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
-				patchNorm: a.bool("patch_norm", true), upsampler: a.string("upsampler", upsampler),
-				resi: a.string("resi_connection", "1conv"),
-			}, ape: a.bool("ape", false)}
+			defaults := swinIR{
+				img: img, dim: 180, depths: six, heads: six, window: window, mlp: 2, upsampler: upsampler, resi: "1conv",
+			}
+			n := srformer{swinIR: defaults.read(s, a), ape: a.bool("ape", false)}
 			a.ignore("qk_scale", "img_range")
-			refuse(a.bool("use_checkpoint", false),
+			refuse(n.checkpointing,
 				"use_checkpoint: its blocks are checkpointed without the size that they ask for (SRFormer.py, BasicLayer.forward)")
 			a.onlyPatch1()
 			n.squeezed = n.dim
@@ -83,22 +79,20 @@ func (n srformer) resolution() int64 { return multiple(n.img, n.window) }
 
 // features is forward_features.
 func (n srformer) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	return t.Within("", func() nn.Tensor {
-		h, w := x.Dim(2), x.Dim(3)
-		y = t.Hold(t.Call("patch_embed", x, embed(n.patchNorm)))
-		if n.ape {
-			y = t.Rebind(y, t.Add(y, t.Param("absolute_pos_embed", 1, n.resolution()*n.resolution(), n.dim)))
-		}
-		y = t.Rebind(y, t.Dropout(y, n.drop))
-		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor { // PSA_Group
-			group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-				return n.basicLayer(t, x, h, w, i, rate)
-			})
-			return t.Add(tokens(t, t.Call("conv", image(t, group, h, w), n.resiConv)), x)
+	h, w := x.Dim(2), x.Dim(3)
+	y = t.Hold(t.Call("patch_embed", x, embed(n.patchNorm)))
+	if n.ape {
+		y = t.Rebind(y, t.Add(y, t.Param("absolute_pos_embed", 1, n.resolution()*n.resolution(), n.dim)))
+	}
+	y = t.Rebind(y, t.Dropout(y, n.drop))
+	y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor { // PSA_Group
+		group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+			return n.basicLayer(t, x, h, w, i, rate)
 		})
-		y = t.Rebind(y, t.LayerNorm("norm", y))
-		return image(t, y, h, w)
-	}, x)
+		return t.Add(tokens(t, t.Call("conv", image(t, group, h, w), n.resiConv)), x)
+	})
+	y = t.Rebind(y, t.LayerNorm("norm", y))
+	return image(t, y, h, w)
 }
 
 // basicLayer is BasicLayer. SRFormerV2 puts blocks of plain windows before the first, the third and the fifth of its own.

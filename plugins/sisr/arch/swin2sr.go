@@ -12,14 +12,11 @@ import (
 var _ = entry(func() {
 	swin2sr := func(dim int64, layers int, heads int64, upsampler, resi string) builder {
 		return func(s Spec, a *args) Network {
-			n := swin2SR{swinIR: swinIR{
-				scale: s.Scale, img: a.int("img_size", 64), in: a.int("in_chans", 3), dim: a.int("embed_dim", dim),
-				depths: a.ints("depths", slices.Repeat([]int64{6}, layers)...), heads: a.ints("num_heads", slices.Repeat([]int64{heads}, layers)...),
-				window: a.int("window_size", 8), mlp: a.float("mlp_ratio", 2), qkvBias: a.bool("qkv_bias", true),
-				drop: a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
-				patchNorm: a.bool("patch_norm", true), checkpointing: a.bool("use_checkpoint", false),
-				upsampler: a.string("upsampler", upsampler), resi: a.string("resi_connection", resi),
-			}, ape: a.bool("ape", false)}
+			defaults := swinIR{
+				img: 64, dim: dim, depths: slices.Repeat([]int64{6}, layers), heads: slices.Repeat([]int64{heads}, layers),
+				window: 8, mlp: 2, upsampler: upsampler, resi: resi,
+			}
+			n := swin2SR{swinIR: defaults.read(s, a), ape: a.bool("ape", false)}
 			a.ignore("img_range")
 			a.onlyPatch1()
 			n.check()
@@ -77,7 +74,7 @@ func (n swin2SR) auxiliary(t *nn.Tape, x nn.Tensor, h, w int64) nn.Tensor {
 	bicubic := t.Hold(t.Interpolate(x, h*n.scale, w*n.scale))
 	bicubic = t.Rebind(bicubic, t.Conv2d("conv_bicubic", bicubic, conv(swinFeat, 3)))
 	x = t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3)))
-	x = t.Rebind(x, t.Add(t.Call("conv_after_body", n.features(t, x), n.resiConv), x))
+	x = t.Rebind(x, t.Add(t.Call("conv_after_body", t.Call("", x, n.features), n.resiConv), x))
 	x = t.Rebind(x, t.Sequential("conv_before_upsample", x, conv(swinFeat, 3).Module(), lrelu))
 	aux := t.Hold(t.Conv2d("conv_aux", x, conv(n.in, 3)))
 	x = t.Rebind(x, t.Sequential("conv_after_aux", aux, conv(swinFeat, 3).Module(), lrelu))
@@ -90,22 +87,20 @@ func (n swin2SR) auxiliary(t *nn.Tape, x nn.Tensor, h, w int64) nn.Tensor {
 
 // features is forward_features.
 func (n swin2SR) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	return t.Within("", func() nn.Tensor {
-		h, w := x.Dim(2), x.Dim(3)
-		y = t.Hold(t.Call("patch_embed", x, n.patchEmbed(n.patchNorm)))
-		if n.ape {
-			y = t.Rebind(y, t.Add(y, t.Param("absolute_pos_embed", 1, n.img*n.img, n.dim)))
-		}
-		y = t.Rebind(y, t.Dropout(y, n.drop))
-		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor { // RSTB
-			group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-				return n.basicLayer(t, x, h, w, i, rate)
-			})
-			return t.Add(t.Call("patch_embed", t.Call("conv", image(t, group, h, w), n.resiConv), n.patchEmbed(false)), x)
+	h, w := x.Dim(2), x.Dim(3)
+	y = t.Hold(t.Call("patch_embed", x, n.patchEmbed(n.patchNorm)))
+	if n.ape {
+		y = t.Rebind(y, t.Add(y, t.Param("absolute_pos_embed", 1, n.img*n.img, n.dim)))
+	}
+	y = t.Rebind(y, t.Dropout(y, n.drop))
+	y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor { // RSTB
+		group := t.Call("residual_group", x, func(t *nn.Tape, x nn.Tensor) nn.Tensor {
+			return n.basicLayer(t, x, h, w, i, rate)
 		})
-		y = t.Rebind(y, t.LayerNorm("norm", y))
-		return image(t, y, h, w)
-	}, x)
+		return t.Add(t.Call("patch_embed", t.Call("conv", image(t, group, h, w), n.resiConv), n.patchEmbed(false)), x)
+	})
+	y = t.Rebind(y, t.LayerNorm("norm", y))
+	return image(t, y, h, w)
 }
 
 // patchEmbed is PatchEmbed, which has a convolution here.

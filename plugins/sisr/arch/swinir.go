@@ -22,17 +22,22 @@ var _ = entry(func() {
 	register(swinir(64, 60, 4, 6, "pixelshuffledirect", "1conv"), "swinir_s")
 })
 
-// build reads the arguments, with those of n as the defaults.
-func (n swinIR) build(s Spec, a *args) Network {
-	n = swinIR{
+// read reads the arguments that SwinIR and its relatives share, with those of n as the defaults.
+func (n swinIR) read(s Spec, a *args) swinIR {
+	return swinIR{
 		scale: s.Scale, img: a.int("img_size", n.img), in: a.int("in_chans", 3), dim: a.int("embed_dim", n.dim),
 		depths: a.ints("depths", n.depths...), heads: a.ints("num_heads", n.heads...),
 		window: a.int("window_size", n.window), mlp: a.float("mlp_ratio", n.mlp), qkvBias: a.bool("qkv_bias", true),
 		drop: a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
 		patchNorm: a.bool("patch_norm", true), checkpointing: a.bool("use_checkpoint", false),
 		upsampler: a.string("upsampler", n.upsampler), resi: a.string("resi_connection", n.resi),
-		unshuffle: a.int("start_unshuffle", 1),
 	}
+}
+
+// build is SwinIR by the arguments, with those of n as the defaults.
+func (n swinIR) build(s Spec, a *args) Network {
+	n = n.read(s, a)
+	n.unshuffle = a.int("start_unshuffle", 1)
 	a.ignore("qk_scale", "img_range")
 	a.onlyPatch1()
 	refuse(a.bool("ape", false), "ape: %w", ErrUnknown)
@@ -85,11 +90,11 @@ func (n swinIR) restore(t *nn.Tape, x nn.Tensor, h, w int64, features nn.Module)
 
 	if n.upsampler == "" {
 		xFirst := t.Hold(t.Conv2d("conv_first", x, conv(n.dim, 3)))
-		res := t.Hold(t.Add(t.Call("conv_after_body", features(t, xFirst), n.resiConv), xFirst))
+		res := t.Hold(t.Add(t.Call("conv_after_body", t.Call("", xFirst, features), n.resiConv), xFirst))
 		x = t.Rebind(x, t.Add(x, t.Conv2d("conv_last", res, conv(out, 3))))
 	} else {
 		x = t.Rebind(x, t.Conv2d("conv_first", x, conv(n.dim, 3)))
-		x = t.Rebind(x, t.Add(t.Call("conv_after_body", features(t, x), n.resiConv), x))
+		x = t.Rebind(x, t.Add(t.Call("conv_after_body", t.Call("", x, features), n.resiConv), x))
 	}
 	switch n.upsampler {
 	case "pixelshuffle":
@@ -141,15 +146,13 @@ func (n swinIR) resiConv(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // features is forward_features.
 func (n swinIR) features(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	return t.Within("", func() nn.Tensor {
-		h, w := x.Dim(2), x.Dim(3)
-		y = t.Hold(t.Call("patch_embed", x, embed(n.patchNorm)))
-		y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
-			return n.rstb(t, x, h, w, i, rate)
-		})
-		y = t.Rebind(y, t.LayerNorm("norm", y))
-		return image(t, y, h, w)
-	}, x)
+	h, w := x.Dim(2), x.Dim(3)
+	y = t.Hold(t.Call("patch_embed", x, embed(n.patchNorm)))
+	y = layers(t, y, n.dropPath, n.depths, func(t *nn.Tape, x nn.Tensor, i int, rate dropPaths) nn.Tensor {
+		return n.rstb(t, x, h, w, i, rate)
+	})
+	y = t.Rebind(y, t.LayerNorm("norm", y))
+	return image(t, y, h, w)
 }
 
 // tokens is PatchEmbed: (b, c, h, w) to (b, h·w, c), a view.
