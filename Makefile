@@ -22,8 +22,8 @@ stamp = $(foreach v,commit=$(call git,rev-parse HEAD) date=$(call git,log -1 --f
 	modified=$(if $(call git,status --porcelain),true),-X main.$v)
 git = $(shell TZ=UTC git $1 2>/dev/null)
 
-# The networks call a tape's short methods from thousands of lines: inlined there, they make the program 2.3 MB larger, and a plan no
-# faster (tools/dist/build.go has the same).
+# The networks call a tape's short methods from thousands of lines: inlined there, they make the program 2.3 MB larger, and
+# no plan faster (tools/dist/build.go has the same).
 small := -gcflags='github.com/launch-ml/launch/plugins/...=-l'
 
 # Where no C compiler is found, Go builds without cgo, and launch asks nvidia-smi in place of NVIDIA's library (docs/install.md).

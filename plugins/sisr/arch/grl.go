@@ -65,7 +65,8 @@ func (n grl) pad() int64 { return max(n.window, n.stripe[0], n.stripe[1]) }
 // check finds what upstream's constructor or its first forward stops at.
 func (n grl) check() {
 	refuse(len(n.stripe) != 2 || min(n.stripe[0], n.stripe[1], n.window, n.down, n.img) < 1 ||
-		len(n.stripeHeads) < len(n.depths), "stripe_size %v, window_size %d, anchor_window_down_factor %d, num_heads_stripe %v",
+		len(n.stripeHeads) < len(n.depths),
+		"stripe_size %v, window_size %d, anchor_window_down_factor %d, num_heads_stripe %v",
 		n.stripe, n.window, n.down, n.stripeHeads)
 	for _, side := range []int64{n.window, n.stripe[0], n.stripe[1]} {
 		refuse(n.img%side != 0 || n.pad()%side != 0,
