@@ -1,11 +1,15 @@
 package oom
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 var (
 	// rankPrefix is a rank among what is put before a line (linePrefix says by whom): a number that counts processes, not
 	// machines, pods or process ids.
 	rankPrefix = rx(`^\[(?:rank:? ?|[a-z]\w*?)(\d+)\]:?$|^\[\d+,(?:mpirank:)?(\d+)(?:,[\w-]+)?\]<std|^(\d+)$|\brank=(\d+)`)
+	globalRank = rx(`\[rank:? ?(\d+)\]`)
 	// numbered are prefixes that count processes only where several stand beside each other: "[2] " of a launcher's own making,
 	// and "worker-2: ", a machine by DeepSpeed's hostfile (deepspeed/launcher/multinode_runner.py, pdsh), which is a rank where
 	// each has one process
@@ -31,7 +35,10 @@ func (f *finding) failed() *int64 {
 		}
 		return nil
 	}
-	own := f.rows[f.at].Rank
+	own, text := f.rows[f.at].Rank, f.rows[f.at]
+	if n := number(globalRank.FindStringSubmatch(strings.TrimSuffix(text.Text, text.Body))); n != nil {
+		return n // torch's own, below what a launcher put before it, which counts on one machine
+	}
 	if n := number(rankPrefix.FindStringSubmatch(own)); n != nil && (own[0] < '0' || own[0] > '9' || f.others(own) > 0) {
 		return n
 	}

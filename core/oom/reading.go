@@ -64,7 +64,7 @@ var (
 		`Interrupt|Failure)|OutOfResources|Exception))(?:\([^)]{0,80}\))?:(?:\s|$)`)
 	// quotes matches the text before a quoted message: a value in a dictionary, an argument or a literal.
 	quotes = rx(`(?:[:=(\[{,]\s*|\b[bfr])["'](?:[^"']{0,60})$`)
-	field  = rx(`(?i)\b(?:err(?:or)?|msg)="[^"]*$|^\s*message: '[^']*$`) // of a record
+	field  = rx(`(?i)\b(?:err(?:or)?|msg)="[^"]*$|^\s*message: '[^']*$|^Error: \w+\([^"]{0,40}"$`) // of a record, of Rust
 	// logged is a logger's line. A program that logs a message goes on.
 	logged = rx(`(?i)^(?:[\[(|<]?\s*[\d/:.,TZ -]{8,40}[\])|>]?\W{0,4}.{0,60}?)?[\[(|<* ]{0,3}\b(?:debug|info|` +
 		`warn(?:ing)?|error)\b\s?[\])|>:*]|^\s*Warning:|^\|? ?WARNING|\bskipp(?:ed|ing)\b`)

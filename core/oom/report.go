@@ -249,9 +249,12 @@ func (f *finding) stopped() bool {
 var chained = rx(`^(?:During handling of the above exception, another exception occurred|` +
 	`The above exception was the direct cause of the following exception):`)
 
-// raisedWith returns the exception that was raised because of this one, or nil.
+// raisedWith returns the exception that was raised because of this one, or whose text this one holds; nil if none was.
 func (f *finding) raisedWith(all []finding) *finding {
 	link := -1
+	if reraised.MatchString(f.rows[f.at].Body) {
+		link = f.at
+	}
 	for i := f.at + 1; i < min(len(f.rows), f.at+6); i++ {
 		if r := f.rows[i]; r.Rank == f.rows[f.at].Rank && chained.MatchString(strings.TrimSpace(r.Body)) {
 			link = i
@@ -462,7 +465,7 @@ func (r *Report) setPhase(f *finding, calls, after []frame, state State) {
 		}
 	}
 	switch {
-	case f.rule.kind == SharedMemory || loaderProcess.MatchString(f.rows[f.at].Body):
+	case f.rule.kind == SharedMemory && f.rule.cause == shmFull.cause, loaderProcess.MatchString(f.rows[f.at].Body):
 		r.Phase = Data
 	case f.phase != "" && frames.Coarse() != f.phase:
 		r.Phase = signPhase(f.phase)

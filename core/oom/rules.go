@@ -151,19 +151,16 @@ var memoryRules = []rule{
 		`(?i)\bOOM detected\b.*\breduc\w* .{0,40}\bto 0\b`).because("out of memory at every batch size down to one"),
 	wentOn(
 		`(?i)attempting to recover from OOM|\bOOM in all workers, skipping|\bOOM detected\b.*(?:recover|retry|reduc|skip)`),
-	wentOn(
-		`(?i)(?:out ?of ?memory\w*|\bCUDA OOM\b)[^.]{0,80}(?:\b(?:using|falling back to|fall back to|switching to) |` +
-			`\b(?:skip(?:ping|ped)?|retry(?:ing)?|recover(?:ed|ing)?|reducing|halving|ignoring)\b)`),
-	wentOn(
-		`(?i)\bskip(?:ping|ped) (?:\w+ ){0,4}(?:batch|step|sample)\b.{0,40}\b(?:due to OOM\b|` +
-			`(?:due to|because of|after) (?:an? )?(?:CUDA )?out[ -]of[ -]memory)`),
+	wentOn(`(?i)(?:out ?of ?memory\w*|\bCUDA OOM\b)[^.]{0,80}(?:\b(?:using|falling back to|fall back to|switching to) |` +
+		`\b(?:skip(?:ping|ped)?|retry(?:ing)?|recover(?:ed|ing)?|reducing|halving|ignoring)\b)`),
+	wentOn(`(?i)\bskip(?:ping|ped) (?:\w+ ){0,4}(?:batch|step|sample)\b.{0,40}\b(?:due to OOM\b|` +
+		`(?:due to|because of|after) (?:an? )?(?:CUDA )?out[ -]of[ -]memory)`),
 	wentOn(`(?i)\b(?:copy|copying|moving|move) .{0,60} to CPU due to (?:CUDA )?(?:OOM|out of memory)`),
 	wentOn(`(?i)microbatch size will be decreased|Batch size \d+ failed, trying batch size \d+`),
 
 	// a warning of Python's, as FSDP's of a tensor that it could not clone for a state
 	// (torch/distributed/fsdp/_state_dict_utils.py)
-	wentOn(
-		`\b[A-Z]\w*Warning: .*(?:CUDA|HIP|XPU) out of memory`,
+	wentOn(`\b[A-Z]\w*Warning: .*(?:CUDA|HIP|XPU) out of memory`,
 		`Please check clone implementation of .*(?:CUDA|HIP|XPU) out of memory`),
 	// distributed/nanny.py: the worker is started again
 	kill(probable, survived, `Worker exceeded \d+% memory budget`).because(""),
@@ -181,8 +178,7 @@ var memoryRules = []rule{
 	// where a paste ends
 	gpu(probable, raised, `Error: (?:CUDA|HIP) out of(?: m\w{0,4})?$`),
 	// ComfyUI's execution.py, and the report of an error that it shows; it serves on, and the work failed
-	gpu(probable, spoken,
-		`!!! Exception during processing ?!!! (?:Allocation on device|.*\bout of memory)`,
+	gpu(probable, spoken, `!!! Exception during processing ?!!! (?:Allocation on device|.*\bout of memory)`,
 		`Exception Type:[* ]*(?:torch\.)?(?:cuda\.)?OutOfMemoryError`),
 	// expandable segments: cuMemCreate's own error
 	gpu(probable, spoken, `CUDA driver error: out of memory`),
@@ -196,8 +192,7 @@ var memoryRules = []rule{
 		`pooled_storage_manager\.h:\d+: .*out of memory|Could not launch .*status: out of memory`),
 	// CTranslate2's src/cuda/utils.h, as faster-whisper shows it; XGBoost's src/common/device_helpers.cuh; Thrust's
 	// exception
-	gpu(probable, spoken,
-		`CUDA failed with error out of memory|Memory allocation error on worker \d+: `,
+	gpu(probable, spoken, `CUDA failed with error out of memory|Memory allocation error on worker \d+: `,
 		`\bsystem_error\b.{0,200}\bout of memory|what\(\): .{0,200}\bout of memory\s*$`),
 	// RAPIDS' allocator (rmm/error.hpp); Triton (third_party/nvidia/backend/driver.c); LightGBM (cuda_utils.hu); FAISS
 	// (StandardGpuResources.cpp); bitsandbytes; TensorRT-LLM; SGLang's scheduler; Jittor; MindSpore; torch_npu
@@ -208,13 +203,12 @@ var memoryRules = []rule{
 		`cuda\w+ (?:error|failed:?|failure:?) out of memory|CUDA failure 2: out of memory|(?:Prefill|Decode) out of memory\.`,
 		`\bCuError\(2[,)]|GPU memory is overflow|memory isn't enough and alloc failed|is more than total mem size : \d`,
 		`error code is 207001|ACL_ERROR_RT_MEMORY_ALLOCATION|EL0004\S* `),
-	gpu(probable, decreed, `^ERROR: Out of GPU memory trying`, `Server error: Not enough memory to handle \d+ `),
+	gpu(probable, decreed, `^ERROR: Out of GPU memory trying`, `\bNot enough memory to handle \d+ `),
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	gpu(probable, spoken,
 		`(?i)\b(?:CUDA|HIP|hip)(?: runtime)?(?: API)? ?(?:status )?error(?: \(?2\)?)?\)?(?: at .{1,200}:\d+)? ?: ?`+
 			`(?:out of memory|hipErrorOutOfMemory|cudaErrorMemoryAllocation)`),
-	gpu(probable, spoken,
-		`\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory)\b`,
+	gpu(probable, spoken, `\b(?:CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory)\b`,
 		`cudaMalloc (?:retry )?failed: out of memory|Out of memory error on GPU \d+|\berror: '[\w ]+'\(2\) at \S+:\d+`),
 
 	// --- CUDA's libraries: a broken device answers with the same status ---------------------------------------------
@@ -229,15 +223,15 @@ var memoryRules = []rule{
 	// ggml: ggml-backend.cpp, ggml-alloc.c and each backend name the buffer; the CPU's is the host's
 	host(probable, spoken,
 		`(?:failed|unable) to allocate (?:CPU|\w+_Host) buffer|cpu_buffer_type_alloc_buffer: failed to allocate`,
-		`ErrorOutOfHostMemory|(?:VK|UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_HOST_MEMORY`),
-	gpu(probable, spoken,
-		`(?:failed|unable) to allocate [A-Za-z]+\d* buffer\b|: failed to allocate buffer,? (?:of )?size`,
+		`ErrorOutOfHostMemory|(?:VK|UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_HOST_MEMORY|: +Out of Host Memory\b`),
+	gpu(probable, spoken, `(?:failed|unable) to allocate [A-Za-z]+\d* buffer\b|: failed to allocate buffer,? (?:of )?size`,
 		`[Dd]evice memory allocation of size \d+ failed|\b(?:CUDA|ROCm)\b.* alloc failed .*out of memory`),
 	gpu(suspected, spoken, `failed to allocate (?:compute (?:\w+ )?buffers?|buffer for (?:the )?kv cache)`),
-	// Vulkan (vulkan_enums.hpp), SYCL and Level Zero (ur_api.h), OpenCL (cl.h), Metal (Metal.framework), MLX (metal/allocator.cpp)
+	// Vulkan (vulkan_enums.hpp), SYCL and Level Zero (ur_api.h), OpenCL (cl.h, and the words of Boost.Compute's
+	// exception/opencl_error.hpp), Metal (Metal.framework), MLX (metal/allocator.cpp)
 	gpu(probable, spoken,
 		`ErrorOutOfDeviceMemory|VK_ERROR_OUT_OF_DEVICE_MEMORY|(?:UR|PI|ZE)_(?:RESULT_)?ERROR_OUT_OF_DEVICE_MEMORY`,
-		`CL_MEM_OBJECT_ALLOCATION_FAILURE|CommandBufferCallbackErrorOutOfMemory`,
+		`MEM_OBJECT_ALLOCATION_FAILURE|Memory Object Allocation Failure|CommandBufferCallbackErrorOutOfMemory`,
 		`\[metal::malloc\] .*(?:greater than the maximum|Unable to allocate|Resource limit)|`+
 			`\[malloc\w*\] Unable to allocate`),
 	gpu(suspected, spoken, `\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b|\bNV_ERR_NO_MEMORY\b`),
@@ -247,12 +241,11 @@ var memoryRules = []rule{
 	gpu(probable, spoken,
 		`not (?:have )?enough GPU (?:video )?memory|Cuda Driver \(out of memory\)|Error Code \d+: OutOfMemory\b`,
 		`PT_DEVMEM.{0,40}Allocation failed|[Rr]equested amount of GPU memory \(\d+ bytes\) could not be allocated`,
-		`OutOfMemoryError: Out of memory allocating [\d,]+ bytes \(allocated so far`),
+		`\b[Oo]ut of memory (?:allocating [\d,]+ bytes \(allocated so far|to allocate \d+ bytes \(total \d)`),
 	// AWS's Neuron runtime, nrt_status.h: NRT_RESOURCE
 	gpu(suspected, raised, `nrt_\w*alloc\w* status=4\b`).because("out of accelerator memory"),
 	// onnxruntime/core/framework/bfc_arena.cc, of whichever device the arena is
-	gpu(probable, spoken,
-		`Failed to allocate memory for requested buffer of size \d+`,
+	gpu(probable, spoken, `Failed to allocate memory for requested buffer of size \d+`,
 		`Available memory of \d+ is smaller than requested bytes of \d+`).because("out of memory, of a GPU it seems"),
 
 	// --- JAX, XLA, TensorFlow -----------------------------------------------------------------------------------------
@@ -265,20 +258,16 @@ var memoryRules = []rule{
 	// the exception's name alone, as a notebook prints it above its traceback
 	gpu(suspected, raised, `\bResourceExhaustedError\b(?:: |:?\s*$| \(see above)`),
 	// vllm/v1/worker/gpu_worker.py, vllm/v1/core/kv_cache_utils.py; sglang/srt/model_executor/model_runner.py
-	gpu(suspected, raised,
-		`Free memory on device .{0,60}on startup is less than desired GPU memory utilization`).
+	gpu(suspected, raised, `Free memory on device .{0,60}on startup is less than desired GPU memory utilization`).
 		because("too little GPU memory was free at the start"),
-	gpu(suspected, raised,
-		`No available memory for the cache blocks|larger than the available KV cache memory`,
+	gpu(suspected, raised, `No available memory for the cache blocks|larger than the available KV cache memory`,
 		`larger than the maximum number of tokens that can be stored in KV cache`,
 		`Not enough memory\. Please try (?:to increase|increasing) --mem-fraction-static`).
 		because("too little GPU memory for the cache of keys and values"),
 	// xla/pjrt/cpu: the host's own device has other words than a card's allocator, and no size in GiB
-	host(sure, spoken,
-		`(?:RESOURCE_EXHAUSTED|Resource exhausted|`+
-			`INTERNAL): (?:Error dispatching computation: )*Out of memory allocating \d+ bytes`),
-	gpu(sure, spoken,
-		`(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|OOM|[Ff]ailed to allocate).*\d`,
+	host(sure, spoken, `(?:RESOURCE_EXHAUSTED|Resource exhausted|`+
+		`INTERNAL): (?:Error dispatching computation: )*Out of memory allocating \d+ bytes`),
+	gpu(sure, spoken, `(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|OOM|[Ff]ailed to allocate).*\d`,
 		`Ran out of memory in memory space \w+|^Out of memory while trying to allocate \d+ bytes`,
 		`RESOURCE_EXHAUSTED: Attempting to (?:reserve|allocate) \d[\d.]*[KMGT]?B?\b`).because("out of accelerator memory"),
 	gpu(suspected, raised, `INTERNAL: Failed to allocate \d+ bytes`).because("out of accelerator memory"),
@@ -302,7 +291,7 @@ var memoryRules = []rule{
 	host(probable, spoken,
 		`\(-4:Insufficient memory\)|OpenCV.*Insufficient memory|WinError 1455|os error 1455|[Pp]aging file is too small`),
 	host(probable, spoken,
-		`std::bad_alloc|memory allocation of \d+ bytes failed|\bbad allocation\s*$`,
+		`std::bad_alloc|memory allocation of \d+ bytes failed|\bbad allocation\s*$|posix_memalign\(.{1,60} == 0\. 12 vs 0`,
 		`(?:cudaHostAlloc|cudaMallocHost|hipHostMalloc)\w* failed\b.{0,40}out of memory`,
 		`(?:\[Errno 12\]|errno 12|\(12\)|fork:|mmap:|malloc:?).{0,40}[Cc]annot allocate memory`,
 		`[Cc]annot allocate memory.{0,30}(?:errno=12|\(12\)|Errno 12)|java\.lang\.OutOfMemoryError`,
@@ -311,8 +300,9 @@ var memoryRules = []rule{
 		`\b(?:RuntimeError|OSError|Error): .*(?:[Cc]annot allocate memory|CUDA error: host|cudaHostAlloc)`),
 
 	{kind: CPUAlloc, weight: probable, nature: spoken, re: printed.RefusedAbroad, cause: "out of host memory"},
-	// MindSpore's minddata, of the host's own part of its data; LLVM, which then aborts
-	host(probable, decreed, `is terminated with err msg.{0,40}: ?Out of memory`, `\bLLVM ERROR: out of memory`),
+	// MindSpore's minddata, of the host's own part of its data; LLVM, which then aborts; Ollama's llm/server.go
+	host(probable, decreed, `is terminated with err msg.{0,40}: ?Out of memory`, `\bLLVM ERROR: out of memory`,
+		`\bmodel requires more system memory \(.{1,24}\) than is available`),
 	// pyarrow/error.pxi, of Status::OutOfMemory in cpp/src/arrow/memory_pool.cc
 	host(probable, raised, `\bArrowMemoryError\b(?:: |:?\s*$)`),
 
@@ -340,12 +330,12 @@ var memoryRules = []rule{
 	).only(),
 
 	// --- /dev/shm -----------------------------------------------------------------------------------------------------
+	shm(sure, spoken, `Error while creating shared memory segment |shm\w*\.(?:h|cc):\d+ NCCL WARN .*No space left`,
+		`nccl-\w+.{0,120}No space left on`).because("shared memory (/dev/shm) is full: NCCL has no room for its buffers"),
 	shm(sure, spoken,
-		`Error while creating shared memory segment |shm\w*\.(?:h|cc):\d+ NCCL WARN .*No space left`,
 		`insufficient shared memory \(shm\)|[Bb]us error.*out of shared memory|workers? (?:are|is) out of shared memory`),
 	shm(sure, spoken,
-		`(?:unable to (?:write to|resize|allocate shared memory|open shared memory)|/torch_\d|/dev/shm|`+
-			`nccl-\w+).{0,120}No space left on device`,
+		`(?:unable to (?:write to|resize|allocate shared memory|open shared memory)|/torch_\d|/dev/shm).{0,120}No space left`,
 		`No space left on device.{0,60}(?:/dev/shm|shared memory)`),
 	shm(probable, spoken, `unable to (?:allocate|resize) shared memory`),
 
@@ -354,13 +344,11 @@ var memoryRules = []rule{
 	other("worker_died", echo, consequence, "a process of the program ended",
 		`There are some potential root causes|Some common causes include`),
 	// src/ray/raylet/node_manager.cc
-	kill(sure, spoken,
-		`[1-9]\d* [Ww]orkers? \(tasks / actors\) killed due to memory pressure`,
+	kill(sure, spoken, `[1-9]\d* [Ww]orkers? \(tasks / actors\) killed due to memory pressure`,
 		`\bRayOutOfMemoryError: `,
 		`[Ww]orkers? (?:was|were) killed due to (?:memory pressure|the node running low on memory)`),
 	// Slurm's slurmstepd, old and new words; the kernel's mm/oom_kill.c; Kubernetes; Ray; LSF; PBS; Grid Engine
-	kill(sure, spoken,
-		`Detected \d+ oom[-_]kill event|have been (?:OOM[ -]Killed|killed by the cgroup out-of-memory)`,
+	kill(sure, spoken, `Detected \d+ oom[-_]kill event|have been (?:OOM[ -]Killed|killed by the cgroup out-of-memory)`,
 		`\bOUT_OF_MEMORY\b.*(?:slurm|State|\b0:125)|State: OUT_OF_MEMORY|(?:Exceeded|exceeded) (?:job|step) memory limit`,
 		`exceeded memory limit \(\d+ > \d+\), being killed|oom-kill:|(?:Out of memory|out of memory): Kill(?:ed)? process`,
 		`Memory cgroup out of memory|: tasks? [\d,-]+: Out Of Memory|\bOUT_OF_ME\+`,
@@ -371,18 +359,16 @@ var memoryRules = []rule{
 		`\b(?:mem|vmem|pmem|pvmem|rss)\b (?:job total )?\d+ ?\w* exceed\w* (?:resource )?limit|`+
 			`hard limit "?\w*(?:vmem|rss|data)\b|memory usage threshold|systemd-oomd.*[Kk]illed`,
 		`^Job exceeded a memory resource limit|enforced h_(?:vmem|rss|data)\w* limit`,
-		`^Killed /\S+ due to memory |sending SIG(?:TERM|KILL) to process \d+ .*\bbadness`),
+		`^Killed /\S+ due to memory |[Kk]illed .{0,40}\bexcessive memory|sending SIG(?:TERM|KILL) to process \d+ .*badness`),
 	// YARN's containers; HTCondor's starter; Vertex AI; Colab and Kaggle
-	kill(sure, spoken,
-		`for exceeding (?:\w+ )?memory limits|gone over (?:cgroup )?memory limit|`+
-			`replica \w+ \d+ ran out-of-memory and exited`,
+	kill(sure, spoken, `for exceeding (?:\w+ )?memory limits|gone over (?:cgroup )?memory limit|`+
+		`replica \w+ \d+ ran out-of-memory and exited`,
 		`\b[Jj]ob .{0,40}\bput on hold by .*\b[Mm]emory|[Hh]old [Rr]eason\b.*\b[Mm]emory`,
 		`crashed after using all available RAM|tried to allocate more memory than is available`),
 	// distributed/scheduler.py of Dask, once a task's workers have died several times
 	kill(suspected, raised,
 		`\bKilledWorker: Attempted to run task`).because("workers were killed, most often for lack of host memory"),
-	kill(suspected, spoken,
-		`DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`).
+	kill(suspected, spoken, `DataLoader worker \(pid\S* ?\d+\S*\) is killed by signal: Killed`).
 		because("a loader worker was killed for lack of host memory"),
 	// deepspeed/launcher/launch.py logs how a rank ended, as an error of its own: nobody goes on after that
 	kill(killed, decreed, `exits with return code ?= ?(?:-9|137)\b`).because(""),
@@ -401,12 +387,13 @@ var otherRules = []rule{
 	other("time_limit", ordered, decreed, "the scheduler's time limit",
 		`CANCELLED AT .* DUE TO TIME LIMIT|State: TIMEOUT\b|\bTIMEOUT +\d+:\d+\b|TERM_RUNLIMIT|walltime \d+ exceeded limit`,
 		`(?:hit|reached|exceeded) (?:the )?(?:job )?time limit|DUE to SIGNAL Terminated`),
-	other("preempted", ordered, decreed, "preempted by the scheduler",
+	other("preempted", ordered+1, decreed, "preempted by the scheduler",
 		`CANCELLED AT .* DUE TO (?:PREEMPTION|NODE FAIL|JOB REQUEUE)|State: (?:PREEMPTED|NODE_FAIL)\b`,
-		`\b(?:PREEMPTED|NODE_FAIL) +\d+:\d+\b`,
+		`\b(?:PREEMPTED|NODE_FAIL) +\d+:\d+\b|^job preempted\b`,
 		`(?:job|instance|node|worker|task|container|VM) (?:has been|was|is being|will be) preempted|PreemptionError`),
 	other("cancelled", ordered, decreed, "cancelled through the scheduler",
-		`\*\*\* (?:JOB|STEP) .*CANCELLED AT|State: CANCELLED\b|\bCANCELLED(?:\+| by \d+)? +\d+:\d+\b`),
+		`\*\*\* (?:JOB|STEP) .*CANCELLED AT|State: CANCELLED\b|\bCANCELLED(?:\+| by \d+)? +\d+:\d+\b`,
+		`^(?:.*;)?Job deleted at request of `),
 	other("interrupted", ordered, spoken, "interrupted by the user",
 		`^KeyboardInterrupt|[^\w'"(\x60.]KeyboardInterrupt\b|Detected KeyboardInterrupt|[Ii]nterrupted by (?:the )?user`,
 		`Signal 2 \(SIGINT\) received|Received SIGINT`),
@@ -434,6 +421,8 @@ var otherRules = []rule{
 // lastRules are an exception that no other rule knows.
 var lastRules = []rule{
 	{name: "exception", kind: NoMemory, weight: exception, nature: raised, re: exceptionLine},
+	// LightGBM's include/LightGBM/utils/log.h, which throws it
+	{name: "exception", kind: NoMemory, weight: exception - 1, nature: decreed, re: rx(`^\[LightGBM\] \[Fatal\] `)},
 }
 
 // exceptionLine is how Python prints an exception that nobody caught: its name first on the line. A warning is none.

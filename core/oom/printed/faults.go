@@ -315,8 +315,8 @@ var Faults = []Fault{
 				`python -c "import torch; print(torch.__version__, torch.cuda.nccl.version())"`}}},
 	{Name: "nccl_system", Echo: true, Cause: "NCCL could not use the network or the system: a socket, InfiniBand, " +
 		"shared memory; or the rank at the other end has ended",
-		Spoken: `[Uu]nhandled system error|ncclSystemError|no socket interface found|NET/\w+ : .*(?:[Ff]ail|[Ee]rror)|` +
-			`Call to (?:connect|bind|accept|ibv_\w+|recv|send)\S* .*failed`,
+		Spoken: `[Uu]nhandled system error|ncclSystemError|no socket interface found|` +
+			`NET/\w+ ?: .*(?:[Ff]ail|[Ee]rror|status=[1-9])|Call to (?:connect|bind|accept|ibv_\w+|recv|send)\S* .*failed`,
 		Do: []Step{{"the first rank that failed: its own log says why (several logs at once: launch explain rank*.log)",
 			"NCCL_DEBUG=INFO", ""},
 			{"the network between the machines by its name, and without InfiniBand, to see which it is",

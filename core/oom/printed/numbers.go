@@ -114,7 +114,7 @@ var otherForms = []form{
 	{rx(`Unabletoallocate` + size + `foranarray`), []numberOf{requestedOf}, keepsKnown},
 	{rx(`FailedtoCUDA[cm]alloc(?:host)?(?:async)?(\d+)bytes`), []numberOf{requestedOf}, keepsKnown},
 	{rx(`memoryallocationof(\d+)bytesfailed`), []numberOf{requestedOf}, keepsKnown},
-	{rx(`(?:[Oo]utofmemory(?:whiletryingtoallocate|allocating)|` +
+	{rx(`(?:[Oo]utofmemory(?:whiletryingtoallocate|allocating|toallocate)|` +
 		`EXHAUSTED:.{0,80}[Ff]ailedtoallocate(?:requestfor)?)` + size), []numberOf{requestedOf}, keepsKnown},
 	// ggml's backends, Vulkan among them; ONNX Runtime, TensorRT, CuPy, MLX (rules.go says where): one of its groups has
 	// it
@@ -143,7 +143,8 @@ var otherForms = []form{
 	{rx(`TotalUsedMemStatistics:(\d+).{0,99}?plusallocsize:(\d+)ismorethantotalmemsize:(\d+)`),
 		[]numberOf{allocatedOf, requestedOf, capacityOf}, replacesKnown},
 	{rx(`CallrtMallocfail,purpose:[^:]{0,60}size:(\d+)`), []numberOf{requestedOf}, keepsKnown},
-	{rx(`Used` + size + `of` + size + `\w+\.`), []numberOf{requestedOf, capacityOf}, onlyUnknown}, // XLA
+	{rx(`Used` + size + `of` + size + `\w+\.`), []numberOf{requestedOf, capacityOf}, onlyUnknown},             // XLA
+	{rx(`systemmemory\(` + size + `\)thanisavailable\(` + size), []numberOf{requestedOf, freeOf}, keepsKnown}, // Ollama
 }
 
 // lastForms are what other forms are trusted before: c10/cuda/CUDACachingAllocator.cpp, of a request that it tries

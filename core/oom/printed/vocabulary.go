@@ -28,7 +28,7 @@ var (
 		"insufficient gpu", "invalid buffer size", "8007000e", "killedworker", "insufficient device", "insufficient " +
 			"cuda", "kv cache memory", "bad allocation", "total mem size",
 		"memory resource limit", "cuerror(2", "on hold", "hold reason", "hostalloc", "enforced h_", "chunks by size",
-		"mem-fraction-static",
+		"mem-fraction-static", "requires more system", "excessive memory", "memalign",
 	}
 	FailureWords = []string{
 		"traceback", "error:", "exception:", "keyboardinterrupt", "sigterm", "sigint",
@@ -72,7 +72,7 @@ var (
 		"hccl", "err02200", "cuerror(701", "signaled to", "runner process", "runner terminated",
 		"could not override", "size mismatch for", "key(s) in state_dict", "command not found", ": not found", "can't " +
 			"open file",
-		"executable file not", "unknown command",
+		"executable file not", "unknown command", "deleted at request",
 	}
 	FrameWords = []string{"  file \"", "❱"}
 )

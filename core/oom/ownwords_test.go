@@ -1,0 +1,90 @@
+package oom
+
+import (
+	"strings"
+	"testing"
+)
+
+// Memory that ran out in words that libraries, servers and schedulers have for it.
+func TestOwnWordsOfMemory(t *testing.T) {
+	for _, c := range []class{
+		{name: "HTCondor's wrapper", kind: HostOOM, text: "Mon, 2 Mar 2026 11:05:34 CET(+0100):ERROR:Retry Job killed by " +
+			"HTCondor due to excessive memory use (RSS=2048 MB). Will not retry it.\n"},
+		{name: "TGI's main", kind: GPUUnspecified, text: "Error: Warmup(Generation(\"Not enough memory to handle 512 " +
+			"prefill tokens. You need to decrease `--max-batch-prefill-tokens`\"))\n"},
+		{name: "Boost.Compute's", kind: GPUUnspecified, text: "terminate called after throwing an instance of " +
+			"'boost::compute::opencl_error'\n  what():  Memory Object Allocation Failure\n"},
+		{name: "PyOpenCL's", kind: GPUUnspecified, text: began + inMain + "pyopencl._cl.MemoryError: clCreateBuffer " +
+			"failed: MEM_OBJECT_ALLOCATION_FAILURE\n"},
+		{name: "OpenCL's host", kind: CPUAlloc, text: began + inMain + "lightgbm.basic.LightGBMError: Out of Host Memory\n"},
+		{name: "CuPy's, in Chainer's log", kind: GPUUnspecified, text: "Exception in main training loop: out of memory to " +
+			"allocate 1024 bytes (total 4096 bytes)\n" + began + inMain},
+		{name: "Ollama's", kind: CPUAlloc, text: "success \nError: model requires more system memory (12.5 GiB) than is " +
+			"available (3.5 GiB)\n"},
+		{name: "a bare posix_memalign", kind: CPUAlloc, text: "enforce fail at CPUAllocator.cpp:56] posix_memalign(&data, " +
+			"gAlignment, nbytes) == 0. 12 vs 0\n"},
+	} {
+		c.oom, c.fatal = true, true
+		c.check(t)
+	}
+	for _, c := range []class{
+		{name: "a hint", text: "If you see \"Not enough memory to handle 512 prefill tokens\", lower it.\nepoch 1\n"},
+		{name: "a document", text: "If `model requires more system memory (1 GiB) than is available (0 GiB)` appears, add it.\n"},
+		{name: "another kill", text: "INFO the worker was not killed: its use of memory is no excessive one\n"},
+	} {
+		c.check(t)
+	}
+	r := reported(t, "Error: model requires more system memory (12.5 GiB) than is available (3.5 GiB)\n")
+	if r.Requested == nil || r.Free == nil || *r.Requested != 25<<29 || *r.Free != 7<<29 {
+		t.Errorf("Ollama's sizes: %v, %v free", r.Requested, r.Free)
+	}
+	r = reported(t, "Exception in main training loop: out of memory to allocate 1024 bytes (total 4096 bytes)\n"+began+inMain)
+	if r.Requested == nil || *r.Requested != 1024 {
+		t.Errorf("CuPy's size: %v", r.Requested)
+	}
+}
+
+// NCCL's own segments have no part in the data pipeline.
+func TestSharedMemoryOfNCCL(t *testing.T) {
+	const failed = "[2026-03-02 21:34:20] n1:16:35 [0] misc/shmutils.cc:132 NCCL WARN Error while creating shared memory " +
+		"segment /dev/shm/nccl-W (size 96), error: No space left on device (28)\n"
+	r := reported(t, failed)
+	if r.Kind != SharedMemory || r.Phase == Data || !strings.Contains(r.Cause, "NCCL") {
+		t.Errorf("%s in %s: %s", r.Kind, r.Phase, r.Cause)
+	}
+	worker := reported(t, began+inMain+"RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is "+
+		"possible that dataloader's workers are out of shared memory.\n")
+	if worker.Phase != Data || strings.Contains(worker.Cause, "NCCL") {
+		t.Errorf("a loader's worker is of the data pipeline: %s, %s", worker.Phase, worker.Cause)
+	}
+}
+
+// Ends by other causes, in words of their own.
+func TestOwnWordsOfOthers(t *testing.T) {
+	for text, want := range map[string]string{
+		"n-0:34:39 [4] ib_plugin.c:16 NCCL WARN NET/IB : Got completion from peer 10.0.0.1<5> with status=12 opcode=0 " +
+			"len=0 vendor err 129 (Recv)\n": "nccl_system",
+		"03/02/2026 22:55:25;0008;PBS_Server.12;Job;7.h;Job deleted at request of root@h\n":                                "cancelled",
+		"job deleted\nJob deleted at request of root@h\njob preempted (node failure)\n":                                    "preempted",
+		"[LightGBM] [Info] Using GPU Device: X\n[LightGBM] [Fatal] Check failed: (left_count) > (0) at /s/t.cpp, line 6\n": "exception",
+	} {
+		if r := reported(t, text); !r.Fatal || r.OOM || r.NotMemory != want {
+			t.Errorf("fatal %v, oom %v, %q in place of %q: %s", r.Fatal, r.OOM, r.NotMemory, want, r.Cause)
+		}
+	}
+}
+
+// An exception that torch raises again in another process names its own only below.
+func TestReraisedIsNamed(t *testing.T) {
+	const again = "RuntimeError: Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call " +
+		"last):\n"
+	inner := call("/home/u/data.py", "__getitem__", "return read(i)") + "ValueError: no such sample\n"
+	r := reported(t, began+inMain+again+inner)
+	if !r.Fatal || !strings.HasPrefix(r.Cause, "ValueError: no such sample") || r.Frame != "data.py:7 in __getitem__" {
+		t.Errorf("fatal %v at %q: %s", r.Fatal, r.Frame, r.Cause)
+	}
+	alone := reported(t, began+inMain+"RuntimeError: Caught ValueError in DataLoader worker process 0.\n")
+	if !alone.Fatal || !strings.Contains(alone.Cause, "Caught ValueError") {
+		t.Errorf("without what was raised, it is all there is: fatal %v, %s", alone.Fatal, alone.Cause)
+	}
+}
