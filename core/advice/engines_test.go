@@ -36,8 +36,38 @@ func TestOwnSettings(t *testing.T) {
 			[]string{"num_gpu", "OLLAMA_KV_CACHE_TYPE"}, step},
 		"TGI": {"2026-03-04T05:06:07.1Z ERROR warmup:warmup: text_generation_client: lib.rs:33: Server error: Not enough " +
 			"memory to handle 256 prefill tokens.\n", []string{"--num-shard 2"}, step},
+		"vLLM's cache": {trace + "ValueError: No available memory for the cache blocks. Try increasing " +
+			"`gpu_memory_utilization`.\n", []string{"--kv-cache-dtype fp8", "0.95"}, step},
+		"vLLM's steps": {"  File \"/p/vllm/v1/worker/gpu_worker.py\", line 9, in run\n" + trace + "torch.OutOfMemoryError: " +
+			"CUDA out of memory. " + sizes + "\n", []string{"--max-num-seqs"}, "--kv-cache-dtype"},
+		"vLLM on ROCm": {"INFO 03-02 08:32:01 [rocm.py:220] Using Triton Attention backend on V1 engine.\n" + trace +
+			"ValueError: Free memory on device (10.5/64.0 GiB) on startup is less than desired GPU memory utilization (0.9, " +
+			"57.6 GiB).\n", []string{"rocm-smi", "--gpu-memory-utilization 0.16"}, "nvidia-smi"},
+		"llama.cpp on ROCm": {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 14136.04 MiB on device 0: cudaMalloc " +
+			"failed: out of memory\nggml_gallocr_reserve_n: failed to allocate ROCm0 buffer of size 14822711296\n",
+			[]string{"-ngl (fewer)"}, "nvidia-smi"},
+		"SGLang's cache": {trace + "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n",
+			[]string{"--mem-fraction-static 0.92", "--kv-cache-dtype fp8_e4m3"}, step},
+		"LightGBM's OpenCL": {"terminate called after throwing an instance of 'boost::wrapexcept<boost::compute::" +
+			"opencl_error>'\n  what():  Memory Object Allocation Failure\n", []string{"device_type=cuda", "max_bin=63"},
+			"two_round"},
+		"LightGBM's CUDA": {"[LightGBM] [Fatal] [CUDA] out of memory /s/cuda_utils.cpp 23\n", []string{"max_bin=63"},
+			"device_type=cuda"},
+		"XGBoost's card": {trace + "xgboost.core.XGBoostError: [11:17:11] /w/device_vector.cu:23: Memory allocation error " +
+			"on worker 0: std::bad_alloc: cudaErrorMemoryAllocation: out of memory\n",
+			[]string{"max_cached_hist_node", "QuantileDMatrix"}, "subsample"},
+		"CuPy": {trace + "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 2,048 bytes (allocated so far: 4,096 " +
+			"bytes).\n", []string{"MemoryPool(cupy.cuda.malloc_managed)"}, "free_all_blocks"},
+		"Julia": {"ERROR: LoadError: Out of GPU memory trying to allocate 2.000 GiB\nEffective GPU memory usage: 99.0% " +
+			"(7.9 GiB/8.0 GiB)\n", []string{"unsafe_free!"}, "reclaim"},
+		"Ollama's host": {"Error: model requires more system memory (12.5 GiB) than is available (3.5 GiB)\n",
+			[]string{"no model that needs more", "num_ctx"}, "ulimit"},
+		"JAX on a CPU": {trace + "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating " +
+			"20000000000 bytes.\n", []string{"jax.devices()"}, "ulimit"},
+		"Ray's old monitor": {trace + "ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node n is " +
+			"used (11.8 / 12.3 GB).\n", []string{"@ray.remote"}, "RAY_memory_usage_threshold"},
 		"Numba": {trace + "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in " +
-			"CUDA_ERROR_OUT_OF_MEMORY\n", []string{"deallocations.clear()"}, step},
+			"CUDA_ERROR_OUT_OF_MEMORY\n", []string{"(del) before new ones"}, "deallocations"},
 		"the driver's start": {trace + "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuInit results in " +
 			"CUDA_ERROR_OUT_OF_MEMORY\n", []string{"could not start"}, "smaller parts"},
 		"XGBoost's host": {trace + "xgboost.core.XGBoostError: std::bad_alloc\n", []string{"QuantileDMatrix"}, step},

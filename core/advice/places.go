@@ -30,7 +30,8 @@ var devices = []device{
 	{"musa", rx(`\bMUSA out of memory|[/\\]torch_musa[/\\]`), "PYTORCH_MUSA_ALLOC_CONF", "mthreads-gmi",
 		"MUSA_VISIBLE_DEVICES", "MUSA_LAUNCH_BLOCKING=1", "mthreads-gmi"},
 	{"hip", rx(`\bHIP out of memory|\bhipError\w+|\bHIP error\b|\b(?:Memory access fault|HW Exception) by GPU|` +
-		`\bROCm (?:error|backend)\b`), "PYTORCH_HIP_ALLOC_CONF", "rocm-smi --showpids", "HIP_VISIBLE_DEVICES",
+		`\bROCm (?:error|backend)\b|\bROCm\d+ buffer|[/\\]rocm[/\\-]|\brocm\w*\.py\b|\bgfx\d{3,4}[a-f]?\b|` +
+		`\bAMD (?:Instinct|Radeon)\b`), "PYTORCH_HIP_ALLOC_CONF", "rocm-smi --showpids", "HIP_VISIBLE_DEVICES",
 		"AMD_SERIALIZE_KERNEL=3", "rocm-smi; journalctl -k -g amdgpu"},
 	{"xpu", rx(`\bXPU out of memory|\bUR_RESULT_ERROR_\w+|\b(?:PI|ZE)_(?:RESULT_)?ERROR_\w+|\blevel_zero backend|` +
 		`\bNative API failed|\btorch\.xpu\b|\bmemory block with size larger than \d+ ?GB`), "PYTORCH_ALLOC_CONF",
@@ -141,34 +142,44 @@ var engines = []engine{
 		`(?i:\bgpu[_ ]memory[_ ]utilization\b)|` +
 		`\bmax_num_seqs\b|` +
 		`\bmax_model_len\b|larger than the available KV cache memory|No available memory for the cache blocks`), []proposal{
+		// docs/configuration/conserving_memory.md and engine_args.md
 		give("speed", "fewer sequences and tokens at a time", flag("vllm", "--max-num-seqs (half), --max-num-batched-tokens "+
 			"(half)")),
 		give("speed", "no CUDA graphs, which hold memory of their own", flag("vllm", "--enforce-eager")),
 		give("speed", "the model over several cards", flag("vllm", "--tensor-parallel-size 2")),
-		give("numerics", "a smaller cache, in 8 bits", flag("vllm", "--kv-cache-dtype fp8")),
 		give("recipe", "a shorter context", flag("vllm", "--max-model-len (as long as the longest request)"))}, nil, nil},
+	// docs/advanced_features/server_arguments.md
 	{"sglang", rx(`[/\\]sglang[/\\]srt[/\\]|mem[-_]fraction[-_]static|(?:Prefill|Decode) out of memory`), []proposal{
 		give("speed", "smaller pieces of a prompt, and fewer requests at a time",
 			flag("sglang", "--chunked-prefill-size 2048 --max-running-requests (half) --cuda-graph-max-bs (half)")),
 		give("speed", "the model over several cards", flag("sglang", "--tp 2")),
 		give("recipe", "a shorter context", flag("sglang", "--context-length"))}, nil, nil},
-	ggml("ollama", rx(`\bollama\b|\bllama runner process`), flag("ollama", "PARAMETER num_gpu (fewer)"),
-		settings("OLLAMA_NUM_PARALLEL=1"), settings("OLLAMA_FLASH_ATTENTION=1", "OLLAMA_KV_CACHE_TYPE=q8_0"),
+	// docs/faq.mdx, of the variables; docs/modelfile.mdx and api/types.go, of the parameters
+	ggml("ollama", rx(`\bollama\b|\bllama runner process|model requires more system memory`),
+		flag("ollama", "PARAMETER num_gpu (fewer)"), settings("OLLAMA_NUM_PARALLEL=1"),
+		settings("OLLAMA_FLASH_ATTENTION=1", "OLLAMA_KV_CACHE_TYPE=q8_0"),
 		flag("ollama", "PARAMETER num_ctx 8192")),
+	// llama_cpp/llama.py; 8 is GGML_TYPE_Q8_0 of llama_cpp/llama_cpp.py
 	ggml("llama-cpp-python", rx(`[/\\]llama_cpp[/\\]|\bLlamaCpp\b`), flag("llama_cpp", "n_gpu_layers (fewer)"),
 		flag("llama_cpp", "n_ubatch=256"), flag("llama_cpp", "flash_attn=True, type_k=8, type_v=8"),
 		flag("llama_cpp", "n_ctx=8192")),
+	// tools/server/README.md, of common/arg.cpp
 	ggml("llama.cpp", rx(`\bggml_\w+|\bllama_(?:init|model|context|kv|new)\w*|\balloc_tensor_range\b`),
 		flag("llama.cpp", "-ngl (fewer)"), flag("llama.cpp", "-ub 256"), flag("llama.cpp", "-fa on -ctk q8_0 -ctv q8_0"),
 		flag("llama.cpp", "-c 8192")),
-	// python-package/lightgbm, and the words of its library
-	{"lightgbm", rx(`\bLightGBMError\b|\[LightGBM\]|[/\\]lightgbm[/\\]`), boosted("lightgbm"), nil, boosted("lightgbm")},
+	// python-package/lightgbm, and the words of its library; docs/Parameters.rst
+	{"lightgbm", rx(`\bLightGBMError\b|\[LightGBM\]|[/\\]lightgbm[/\\]|\bboost::compute\b`), []proposal{
+		give("numerics", "fewer bins", flag("lightgbm", "max_bin=63")),
+		give("recipe", "fewer rows or columns")}, nil, boosted("lightgbm")},
+	// python-package/xgboost/core.py; doc/parameter.rst
 	{"xgboost", rx(`\bXGBoostError\b|[/\\]xgboost[/\\]|^\[\d+\]\s+\w+-[a-z]+:\d`), []proposal{
 		give("none", "data that is made into bins as it is read", flag("xgboost", "QuantileDMatrix(data_iterator)")),
-		give("speed", "data that stays on the host", flag("xgboost", "ExtMemQuantileDMatrix")),
+		give("speed", "data that stays on the host (3.0 or later)", flag("xgboost", "ExtMemQuantileDMatrix")),
+		give("speed", "fewer histograms kept, of deep trees (on a card from 3.0 on)", flag("xgboost",
+			"max_cached_hist_node=1024")),
 		give("numerics", "fewer bins", flag("xgboost", "max_bin=128")),
-		give("recipe", "a sample of the rows for each tree", flag("xgboost", "subsample=0.3, "+
-			"sampling_method=gradient_based"))}, nil, boosted("xgboost")},
+		give("recipe", "shallower trees, or fewer rows or columns", flag("xgboost", "max_depth (less)"))}, nil,
+		boosted("xgboost")},
 	// launcher/src/main.rs
 	{"tgi", rx(`\btext_generation_(?:launcher|client|server)\b|--max-batch-prefill-tokens`), []proposal{
 		give("speed", "smaller pieces of prompts at a time", flag("tgi", "--max-batch-prefill-tokens (half)")),
@@ -176,26 +187,28 @@ var engines = []engine{
 		give("numerics", "weights of fewer bits", flag("tgi", "--quantize eetq")),
 		give("recipe", "a shorter context", flag("tgi", "--max-total-tokens (half)"))}, nil, nil},
 	{"cupy", rx(`[/\\]cupy[/\\]|\bcupy\.`), []proposal{
-		give("none", "blocks that its pool keeps, given back",
-			flag("cupy", "cupy.get_default_memory_pool().free_all_blocks()")),
-		give("speed", "memory that may be larger than the card's",
-			flag("cupy", "cupy.cuda.set_allocator(cupy.cuda.malloc_managed)")),
+		// not free_all_blocks: its pool does that itself before it gives up (cupy/cuda/memory.pyx)
+		give("none", "arrays of the card that are not used any more, let go of (del) before new ones"),
+		give("speed", "memory that may be larger than the card's", // docs/source/user_guide/memory.rst
+			flag("cupy", "cupy.cuda.set_allocator(cupy.cuda.MemoryPool(cupy.cuda.malloc_managed).malloc)")),
 		give("speed", "data in smaller parts"), give("numerics", "float32 in place of float64")}, nil, nil},
 	{"rapids", rx(`\bRMM failure\b|\brmm::|\bRMM_ERROR|[/\\](?:cudf|cuml|rmm|dask_cuda)[/\\]`), []proposal{
+		// rmm's docs/user_guide/guide.md; dask-cuda's dask_cuda/cli.py
 		give("speed", "memory that may be larger than the card's", flag("rmm", "rmm.reinitialize(managed_memory=True)")),
 		give("speed", "data that is spilled to the host", flag("dask_cuda", "--device-memory-limit 0.6 --enable-cudf-spill")),
 		give("speed", "data in smaller parts")}, nil, nil},
 	{"numba", rx(`[/\\]numba[/\\]cuda[/\\]|\bnumba\.cuda\b`), []proposal{
-		give("none", "arrays of the card that are not used any more, let go of before new ones",
-			flag("numba", "numba.cuda.current_context().deallocations.clear()")),
+		// not deallocations.clear(): it does that itself before it gives up (numba/cuda/cudadrv/driver.py)
+		give("none", "arrays of the card that are not used any more, let go of (del) before new ones"),
 		give("speed", "data in smaller parts"), give("numerics", "float32 in place of float64")}, nil, nil},
 }
 
 // boosted is what helps a boosting of trees whose data does not fit in memory: each library's own names.
 func boosted(of string) []proposal {
 	read, bins := flag("xgboost", "QuantileDMatrix(data_iterator)"), flag("xgboost", "max_bin=128")
-	if of == "lightgbm" {
-		read, bins = flag("lightgbm", "two_round=true, histogram_pool_size=2048"), flag("lightgbm", "max_bin=63")
+	if of == "lightgbm" { // two_round is of text files alone; Sequence: python-package/lightgbm/basic.py
+		read = flag("lightgbm", "two_round=true of a text file, lightgbm.Sequence of arrays; histogram_pool_size=2048")
+		bins = flag("lightgbm", "max_bin=63")
 	}
 	return []proposal{give("none", "data that is made into bins as it is read, and not held twice", read),
 		give("numerics", "fewer bins", bins), give("recipe", "fewer rows or columns")}
@@ -218,6 +231,11 @@ func (a *remedies) served() bool {
 		if e.name == "sglang" {
 			a.fraction()
 		}
+		if e.name == "lightgbm" && a.r.OfCard() && !strings.Contains(a.seen(), "CUDA") {
+			// LightGBM's issue 3899; CL_DEVICE_MAX_MEM_ALLOC_SIZE
+			a.offer("none", "its CUDA learner, in a build that has it: OpenCL's drivers bound each buffer, NVIDIA's to a "+
+				"quarter of the card", flag("lightgbm", "device_type=cuda"))
+		}
 		offers := e.offers
 		switch {
 		case !a.r.OfCard() && e.host == nil:
@@ -236,10 +254,14 @@ func (a *remedies) served() bool {
 	return false
 }
 
+// smallerCache helps where the cache is what does not fit: elsewhere it only holds more tokens in the same share.
+const smallerCache = "a smaller cache, in 8 bits"
+
 // fraction adds SGLang's share of the card, which is for weights and cache.
 func (a *remedies) fraction() {
 	if strings.Contains(a.r.Cause, "for the cache of keys") {
-		a.offer("none", "a larger share for weights and cache", flag("sglang", "--mem-fraction-static 0.9"))
+		a.offer("none", "a larger share for weights and cache", flag("sglang", "--mem-fraction-static 0.92"))
+		a.offer("numerics", smallerCache, flag("sglang", "--kv-cache-dtype fp8_e4m3"))
 		return
 	}
 	a.offer("none", "a smaller share for weights and cache: steps and graphs need room beside it",
@@ -268,6 +290,8 @@ func (a *remedies) share() bool {
 	switch {
 	case strings.Contains(r.Cause, "for the cache of keys"):
 		a.offer("none", "a larger share of the card, if nothing else is on it", flag("vllm", "--gpu-memory-utilization 0.95"))
+		// docs/features/quantization/quantized_kvcache.md
+		a.offer("numerics", smallerCache, flag("vllm", "--kv-cache-dtype fp8"))
 	case strings.Contains(r.Cause, "was free at the start") && r.Free != nil && unit.Value(r.Capacity) > 0:
 		percent := 100 * *r.Free / *r.Capacity // rounded down: the share has to be less than what is free
 		a.offer("none", "a share that is free: no more than that of the card is, as long as the others are on it",
@@ -309,7 +333,7 @@ var schedulers = []scheduler{
 		`job violates resource usage limits|^Job exceeded a memory resource limit|` +
 		`^req_information\.total_memory\.\d+=(\d+\w+)`), "qsub", inUnits("-l select=1:mem=Ngb", unit.GiB)},
 	{"ray", rx(`memory usage threshold|killed due to (?:the node running low on )?memory|` +
-		`\bray\.exceptions\.OutOfMemoryError|` +
+		`\bray\.exceptions\.OutOfMemoryError|\bRayOutOfMemoryError\b|` +
 		`workers? killed by the Ray|\(raylet\)`), "ray", nil},
 	{"kubernetes", rx(`\bOOMKilled\b|\bkubelet\b|\bkubepods\b|low on resource: |` +
 		`exceeds its request of ([1-9]\d*[KMGT]i)|^\s+memory: +(\d+[KMGT]i)\s*$`), "kubernetes",
@@ -317,6 +341,7 @@ var schedulers = []scheduler{
 	{"htcondor", rx(`gone over (?:cgroup )?memory limit of (\d+ ?\w+)|\bcondor_\w+|Job was held.*memory|` +
 		`\bRequestMemory\b`),
 		"condor_submit", inUnits("request_memory = NM", unit.MiB)},
+	// docs/configuration.md of Spark; spark.yarn.executor.memoryOverhead before 2.3
 	{"yarn", rx(`running beyond \w+ memory limits|exceeding (?:YARN |\w+ )?memory limits`), "spark-submit",
 		inUnits("--conf spark.executor.memoryOverhead=Ng", unit.GiB)},
 	{"spark", rx(`\bLost executor \d|\bExecutorLostFailure\b|\bspark-kubernetes-executor\b`), "spark-submit",
@@ -369,6 +394,9 @@ func (a *remedies) moreOf() bool {
 	case "ray":
 		a.offer("none", "fewer tasks at a time on a machine: more CPUs for each, or the memory that each needs",
 			flag("ray", "@ray.remote(num_cpus=2, memory=8 * 2**30)"))
+		if strings.Contains(a.seen(), "RayOutOfMemoryError") {
+			return true // of a monitor before Ray 2.0, which had no such threshold
+		}
 		a.offer("none", "a later end: Ray kills workers before the machine's memory is used up (0.95 of it, unless told "+
 			"otherwise)", env("RAY_memory_usage_threshold=0.98"))
 		return true

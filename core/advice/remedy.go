@@ -159,8 +159,9 @@ func (a *remedies) gpu() {
 			"loader workers hold it too", ask("free -h"),
 			plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
 	}
-	if a.c.use(ofJulia) { // CUDA.jl's manual, Memory management
-		a.offer("none", "what its collector has not freed yet, given back", flag(ofJulia, "GC.gc(true); CUDA.reclaim()"))
+	if a.c.use(ofJulia) { // docs/src/usage/memory.md of CUDA.jl, which collects and reclaims by itself before it gives up
+		a.offer("none", "arrays of the card that are not used any more, freed at once; batches that are freed after use",
+			flag(ofJulia, "CUDA.unsafe_free!(x); for batch in CUDA.CuIterator(batches)"))
 	}
 	if strings.Contains(a.seen(), "cuInit") {
 		a.offer("none", "a look at the card and at the process's own limits: the driver itself could not start, so that no "+
@@ -172,6 +173,7 @@ func (a *remedies) gpu() {
 	}
 	if strings.Contains(r.What, "NCCL") {
 		a.offer("none", "fewer and smaller buffers of NCCL's own, which lie outside PyTorch's memory",
+			// docs/userguide/source/env.rst: by default 4 MiB; MAX_CTAS is the newer name (2.17) and the older one still read
 			settings("NCCL_MAX_NCHANNELS=4", "NCCL_BUFFSIZE=1048576"))
 		a.step()
 		return
@@ -513,7 +515,7 @@ func (a *remedies) sharedMemory() {
 	a.offer("none", "more shared memory for the container; in Kubernetes an emptyDir with medium: Memory on /dev/shm",
 		flag("docker run", "--shm-size=8g, or --ipc=host"))
 	if text := a.seen(); strings.Contains(text, "NCCL") || strings.Contains(text, "nccl-") {
-		a.offer("speed", "NCCL without shared memory, by sockets", env("NCCL_SHM_DISABLE=1"))
+		a.offer("speed", "NCCL without shared memory, by the network", env("NCCL_SHM_DISABLE=1")) // env.rst of its guide
 		return
 	}
 	a.offer("none", "fewer loader workers, a smaller prefetch factor",
@@ -568,6 +570,11 @@ func (a *remedies) hostRefused() {
 	case a.limited():
 	case a.windows():
 		a.offer("none", "a larger paging file, or one that Windows manages: there each process reserves all that it may use")
+	case strings.Contains(a.seen(), "requires more system memory"): // Ollama's own sum, of a model that it has not loaded
+		a.offer("none", "less else in memory: the server loads no model that needs more than is free", ask("free -h"))
+	case a.c.use(ofJAX) && strings.Contains(a.seen(), "RESOURCE_EXHAUSTED"):
+		a.offer("none", "a look at what JAX runs on: these are the words of its CPU device, which it takes where it finds "+
+			"no card", ask(`python -c "import jax; print(jax.devices())"`))
 	default:
 		a.offer("none", "a higher limit, if one is set (here, or the container's)", ask("ulimit -v; ulimit -d"))
 	}
