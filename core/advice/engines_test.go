@@ -66,6 +66,13 @@ func TestOwnSettings(t *testing.T) {
 			"20000000000 bytes.\n", []string{"jax.devices()"}, "ulimit"},
 		"Ray's old monitor": {trace + "ray.memory_monitor.RayOutOfMemoryError: More than 95% of the memory on node n is " +
 			"used (11.8 / 12.3 GB).\n", []string{"@ray.remote"}, "RAY_memory_usage_threshold"},
+		"Torque's preemption": {"PBS Job Id: 7.h\njob deleted\njob preempted (node failure)\n", []string{"-r y"}, "sbatch"},
+		"PBS's end of time": {"=>> PBS: job killed: walltime 3623 exceeded limit 3600\n", []string{"-l walltime"},
+			"sbatch"},
+		"LSF's end of time": {"TERM_RUNLIMIT: job killed after reaching LSF run time limit.\n", []string{"-W HH:MM"},
+			"sbatch"},
+		"Slurm's end of time": {"slurmstepd: error: *** JOB 7 ON n CANCELLED AT 2026-03-02T09:09:37 DUE TO TIME LIMIT ***\n",
+			[]string{"--time", "--signal=B:USR1"}, "walltime"},
 		"Numba": {trace + "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuMemAlloc results in " +
 			"CUDA_ERROR_OUT_OF_MEMORY\n", []string{"(del) before new ones"}, "deallocations"},
 		"the driver's start": {trace + "numba.cuda.cudadrv.driver.CudaAPIError: [2] Call to cuInit results in " +

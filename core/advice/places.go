@@ -324,14 +324,16 @@ func inUnits(format string, size unit.Bytes) func(unit.Bytes) string {
 // schedulers: LSF's bsub and its mail of a job's end, PBS's and Torque's server, Grid Engine's execd, Ray's raylet, the
 // kubelet, HTCondor's starter, YARN's node manager.
 var schedulers = []scheduler{
-	{"lsf", rx(`TERM_MEMLIMIT|Total Requested Memory :\s+(\d[\d.]* ?[KMGT]B)|\bLSF memory usage limit|#BSUB\b|` +
-		`\.lsbatch\b`),
+	{"lsf", rx(`TERM_(?:MEMLIMIT|RUNLIMIT|PREEMPT)\b|Total Requested Memory :\s+(\d[\d.]* ?[KMGT]B)|` +
+		`\bLSF memory usage limit|#BSUB\b|\.lsbatch\b`),
 		"bsub", inUnits(`-M NMB -R "rusage[mem=NMB]"`, unit.MiB)},
 	{"sge", rx(`exceed\w* (?:job )?hard limit "?\w*(?:vmem|rss|_data)"?.*?limit: ?(\d+)|#\$ -l h_vmem|\bh_(?:vmem|rss)\b`),
 		"qsub", inUnits("-l h_vmem=NG", unit.GiB)},
 	{"pbs", rx(`\b(?:mem|vmem|pmem|pvmem) (?:job total )?\d+ ?\w* exceed\w* (?:resource )?limit (\d+ ?\w*)|#PBS\b|` +
 		`job violates resource usage limits|^Job exceeded a memory resource limit|` +
-		`^req_information\.total_memory\.\d+=(\d+\w+)`), "qsub", inUnits("-l select=1:mem=Ngb", unit.GiB)},
+		`^req_information\.total_memory\.\d+=(\d+\w+)|` +
+		`\bPBS(?:_Server\b| Job Id\b|: job killed: (?:walltime|cput|ncpus)\b)`), "qsub",
+		inUnits("-l select=1:mem=Ngb", unit.GiB)},
 	{"ray", rx(`memory usage threshold|killed due to (?:the node running low on )?memory|` +
 		`\bray\.exceptions\.OutOfMemoryError|\bRayOutOfMemoryError\b|` +
 		`workers? killed by the Ray|\(raylet\)`), "ray", nil},

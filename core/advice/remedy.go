@@ -104,6 +104,21 @@ func flag(of, text string) with {
 	return func(m *Remedy, _ Clues) { m.Flags = append(m.Flags, Flag{of, text}) }
 }
 
+// scheduled names a setting of the scheduler that the text shows, by its manual (bsub, qsub), or else of Slurm.
+func scheduled(slurm string, others map[string]string) with {
+	return func(m *Remedy, c Clues) {
+		of, text := "sbatch", slurm
+		for _, s := range schedulers {
+			if other, ok := others[s.name]; ok && s.name == c.Scheduler && c.Slurm == "" {
+				of, text = s.of, other
+			}
+		}
+		if text != "" {
+			m.Flags = append(m.Flags, Flag{of, text})
+		}
+	}
+}
+
 // ofRanks names a setting of torch's launcher, if several processes share the work.
 func ofRanks(of, text string) with {
 	return func(m *Remedy, c Clues) {
@@ -742,11 +757,14 @@ var otherRemedies = map[string][]proposal{
 			"smaller blocks or fewer stages of that kernel, or the plain implementation; a smaller batch does nothing"),
 	},
 	"time_limit": {
-		give("none", fromState+", with more time", flag("sbatch", "--time")),
+		give("none", fromState+", with more time", scheduled("--time", map[string]string{"lsf": "-W HH:MM",
+			"pbs": "-l walltime=HH:MM:SS", "sge": "-l h_rt=HH:MM:SS", "htcondor": ""})),
 		give("none", "a signal before the end, for a program that saves its state on it",
-			flag("sbatch", "--signal=B:USR1@300")),
+			scheduled("--signal=B:USR1@300", map[string]string{"lsf": "-wa USR2 -wt 5", "sge": "-notify", "pbs": "",
+				"htcondor": ""})),
 	},
-	"preempted":   {give("none", fromState+"; put back into the queue by itself", flag("sbatch", "--requeue"))},
+	"preempted": {give("none", fromState+"; put back into the queue by itself", scheduled("--requeue",
+		map[string]string{"lsf": "-r", "pbs": "-r y", "sge": "-r y", "htcondor": ""}))},
 	"cancelled":   {give("none", fromState+": a person or the scheduler cancelled it")},
 	"interrupted": {give("none", fromState)},
 	"terminated":  {give("none", fromState)},
