@@ -765,6 +765,8 @@ var otherRemedies = map[string][]proposal{
 	},
 	"preempted": {give("none", fromState+"; put back into the queue by itself", scheduled("--requeue",
 		map[string]string{"lsf": "-r", "pbs": "-r y", "sge": "-r y", "htcondor": ""}))},
+	"process_limit": {give("none", "fewer processes and threads (loader workers, OMP_NUM_THREADS), or a higher limit",
+		flag("bsub", "-T, -p"))},
 	"cancelled":   {give("none", fromState+": a person or the scheduler cancelled it")},
 	"interrupted": {give("none", fromState)},
 	"terminated":  {give("none", fromState)},

@@ -16,6 +16,8 @@ func TestOwnWordsOfMemory(t *testing.T) {
 			"'boost::compute::opencl_error'\n  what():  Memory Object Allocation Failure\n"},
 		{name: "PyOpenCL's", kind: GPUUnspecified, text: began + inMain + "pyopencl._cl.MemoryError: clCreateBuffer " +
 			"failed: MEM_OBJECT_ALLOCATION_FAILURE\n"},
+		{name: "PyOpenCL's, of resources", kind: GPUUnspecified, text: began + inMain + "pyopencl._cl.RuntimeError: " +
+			"clEnqueueReadBuffer failed: OUT_OF_RESOURCES\n"},
 		{name: "OpenCL's host", kind: CPUAlloc, text: began + inMain + "lightgbm.basic.LightGBMError: Out of Host Memory\n"},
 		{name: "CuPy's, in Chainer's log", kind: GPUUnspecified, text: "Exception in main training loop: out of memory to " +
 			"allocate 1024 bytes (total 4096 bytes)\n" + began + inMain},
@@ -29,7 +31,8 @@ func TestOwnWordsOfMemory(t *testing.T) {
 	}
 	for _, c := range []class{
 		{name: "a hint", text: "If you see \"Not enough memory to handle 512 prefill tokens\", lower it.\nepoch 1\n"},
-		{name: "a document", text: "If `model requires more system memory (1 GiB) than is available (0 GiB)` appears, add it.\n"},
+		{name: "a document", text: "If `model requires more system memory (1 GiB) than is available (0 GiB)` appears, " +
+			"add it.\n"},
 		{name: "another kill", text: "INFO the worker was not killed: its use of memory is no excessive one\n"},
 	} {
 		c.check(t)
@@ -38,7 +41,8 @@ func TestOwnWordsOfMemory(t *testing.T) {
 	if r.Requested == nil || r.Free == nil || *r.Requested != 25<<29 || *r.Free != 7<<29 {
 		t.Errorf("Ollama's sizes: %v, %v free", r.Requested, r.Free)
 	}
-	r = reported(t, "Exception in main training loop: out of memory to allocate 1024 bytes (total 4096 bytes)\n"+began+inMain)
+	r = reported(t, "Exception in main training loop: out of memory to allocate 1024 bytes (total 4096 bytes)\n"+began+
+		inMain)
 	if r.Requested == nil || *r.Requested != 1024 {
 		t.Errorf("CuPy's size: %v", r.Requested)
 	}
@@ -46,8 +50,8 @@ func TestOwnWordsOfMemory(t *testing.T) {
 
 // NCCL's own segments have no part in the data pipeline.
 func TestSharedMemoryOfNCCL(t *testing.T) {
-	const failed = "[2026-03-02 21:34:20] n1:16:35 [0] misc/shmutils.cc:132 NCCL WARN Error while creating shared memory " +
-		"segment /dev/shm/nccl-W (size 96), error: No space left on device (28)\n"
+	const failed = "[2026-03-02 21:34:20] n1:16:35 [0] misc/shmutils.cc:132 NCCL WARN Error while creating shared " +
+		"memory segment /dev/shm/nccl-W (size 96), error: No space left on device (28)\n"
 	r := reported(t, failed)
 	if r.Kind != SharedMemory || r.Phase == Data || !strings.Contains(r.Cause, "NCCL") {
 		t.Errorf("%s in %s: %s", r.Kind, r.Phase, r.Cause)
@@ -61,23 +65,30 @@ func TestSharedMemoryOfNCCL(t *testing.T) {
 
 // Ends by other causes, in words of their own.
 func TestOwnWordsOfOthers(t *testing.T) {
-	for text, want := range map[string]string{
-		"n-0:34:39 [4] ib_plugin.c:16 NCCL WARN NET/IB : Got completion from peer 10.0.0.1<5> with status=12 opcode=0 " +
-			"len=0 vendor err 129 (Recv)\n": "nccl_system",
-		"03/02/2026 22:55:25;0008;PBS_Server.12;Job;7.h;Job deleted at request of root@h\n":                                "cancelled",
-		"job deleted\nJob deleted at request of root@h\njob preempted (node failure)\n":                                    "preempted",
-		"[LightGBM] [Info] Using GPU Device: X\n[LightGBM] [Fatal] Check failed: (left_count) > (0) at /s/t.cpp, line 6\n": "exception",
+	for _, c := range [][2]string{
+		{"nccl_system", "n-0:34:39 [4] ib_plugin.c:16 NCCL WARN NET/IB : Got completion from peer 10.0.0.1<5> with " +
+			"status=12 opcode=0 len=0 vendor err 129 (Recv)\n"},
+		{"nccl_system", "  (5) INTERNAL:  NCCL: unhandled system error. Set NCCL_DEBUG=WARN for detail.\n"},
+		{"cancelled", "03/02/2026 22:55:25;0008;PBS_Server.12;Job;7.h;Job deleted at request of root@h\n"},
+		{"preempted", "job deleted\nJob deleted at request of root@h\njob preempted (node failure)\n"},
+		{"exception", "[LightGBM] [Info] Using GPU Device: X\n[LightGBM] [Fatal] Check failed: (left_count) > (0) at " +
+			"/s/t.cpp, line 6\n"},
+		{"process_limit", "TERM_THREADLIMIT: job killed after reaching LSF thread limit.\nExited with exit code 143.\n"},
+		{"time_limit", "TERM_CPULIMIT: job killed after reaching LSF CPU usage limit.\nExited with exit code 140.\n"},
+		{"cancelled", "TERM_OWNER: job killed by owner.\nExited with exit code 130.\n"},
+		{"nan", "Exception: Current loss scale already at minimum - cannot decrease scale anymore.\n"},
+		{"worker_died", "2026-03-02 17:22:36,331 sagemaker-containers ERROR    ExecuteUserScriptError:\nCommand \"p\"\n"},
 	} {
-		if r := reported(t, text); !r.Fatal || r.OOM || r.NotMemory != want {
-			t.Errorf("fatal %v, oom %v, %q in place of %q: %s", r.Fatal, r.OOM, r.NotMemory, want, r.Cause)
+		if r := reported(t, c[1]); !r.Fatal || r.OOM || r.NotMemory != c[0] {
+			t.Errorf("fatal %v, oom %v, %q in place of %q: %s", r.Fatal, r.OOM, r.NotMemory, c[0], r.Cause)
 		}
 	}
 }
 
 // An exception that torch raises again in another process names its own only below.
 func TestReraisedIsNamed(t *testing.T) {
-	const again = "RuntimeError: Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call " +
-		"last):\n"
+	const again = "RuntimeError: Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent " +
+		"call last):\n"
 	inner := call("/home/u/data.py", "__getitem__", "return read(i)") + "ValueError: no such sample\n"
 	r := reported(t, began+inMain+again+inner)
 	if !r.Fatal || !strings.HasPrefix(r.Cause, "ValueError: no such sample") || r.Frame != "data.py:7 in __getitem__" {

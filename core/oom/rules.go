@@ -234,7 +234,8 @@ var memoryRules = []rule{
 		`MEM_OBJECT_ALLOCATION_FAILURE|Memory Object Allocation Failure|CommandBufferCallbackErrorOutOfMemory`,
 		`\[metal::malloc\] .*(?:greater than the maximum|Unable to allocate|Resource limit)|`+
 			`\[malloc\w*\] Unable to allocate`),
-	gpu(suspected, spoken, `\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b|\bNV_ERR_NO_MEMORY\b`),
+	gpu(suspected, spoken, `\b(?:UR|PI|ZE|CL)_(?:RESULT_)?(?:ERROR_)?OUT_OF_RESOURCES\b|\bNV_ERR_NO_MEMORY\b`,
+		`\bcl[A-Z]\w+ failed: (?i:out.of.resources)\b`), // PyOpenCL's
 	// aten/src/ATen/native/mps/OperationUtils.mm, of one buffer that is larger than Metal allows; DirectML's E_OUTOFMEMORY
 	gpu(probable, raised, `Invalid buffer size: [\d.]+ [KMGT]i?B`, `8007000E\b`, `block with size larger than \d+ ?GB`),
 	// torch-directml; Habana's PyTorch bridge; TensorRT's virtualMemoryBuffer.cpp; cupy/cuda/memory.pyx
@@ -385,15 +386,16 @@ var memoryRules = []rule{
 // otherRules are of what is no memory, though it may look so.
 var otherRules = []rule{
 	other("time_limit", ordered, decreed, "the scheduler's time limit",
-		`CANCELLED AT .* DUE TO TIME LIMIT|State: TIMEOUT\b|\bTIMEOUT +\d+:\d+\b|TERM_RUNLIMIT|walltime \d+ exceeded limit`,
-		`(?:hit|reached|exceeded) (?:the )?(?:job )?time limit|DUE to SIGNAL Terminated`),
+		`CANCELLED AT .* DUE TO TIME LIMIT|State: TIMEOUT\b|\bTIMEOUT +\d+:\d+\b|walltime \d+ exceeded limit`,
+		`TERM_(?:RUN|CPU)LIMIT|(?:hit|reached|exceeded) (?:the )?(?:job )?time limit|DUE to SIGNAL Terminated`),
 	other("preempted", ordered+1, decreed, "preempted by the scheduler",
 		`CANCELLED AT .* DUE TO (?:PREEMPTION|NODE FAIL|JOB REQUEUE)|State: (?:PREEMPTED|NODE_FAIL)\b`,
-		`\b(?:PREEMPTED|NODE_FAIL) +\d+:\d+\b|^job preempted\b`,
+		`\b(?:PREEMPTED|NODE_FAIL) +\d+:\d+\b|^job preempted\b|TERM_PREEMPT\b`,
 		`(?:job|instance|node|worker|task|container|VM) (?:has been|was|is being|will be) preempted|PreemptionError`),
 	other("cancelled", ordered, decreed, "cancelled through the scheduler",
 		`\*\*\* (?:JOB|STEP) .*CANCELLED AT|State: CANCELLED\b|\bCANCELLED(?:\+| by \d+)? +\d+:\d+\b`,
-		`^(?:.*;)?Job deleted at request of `),
+		`^(?:.*;)?Job deleted at request of |TERM_(?:FORCE_)?(?:OWNER|ADMIN)\b`),
+	other("process_limit", ordered, decreed, "the scheduler's limit of processes or threads", `TERM_(?:THREAD|PROCESS)L`),
 	other("interrupted", ordered, spoken, "interrupted by the user",
 		`^KeyboardInterrupt|[^\w'"(\x60.]KeyboardInterrupt\b|Detected KeyboardInterrupt|[Ii]nterrupted by (?:the )?user`,
 		`Signal 2 \(SIGINT\) received|Received SIGINT`),
@@ -413,7 +415,7 @@ var otherRules = []rule{
 		`ChildFailedError|ProcessRaisedException|ProcessExitedException|CalledProcessError`,
 		`DataLoader worker \(pid.*exited unexpectedly|BrokenPipeError|ConnectionResetError|BrokenProcessPool`,
 		`Killing subprocess|Sending process \d+ closing signal|exits with return code|exitcode +:|failed \(exitcode:`,
-		`FAILED \(exitcode \d+\)|Process failed with exitcode|srun: error: .*Exited with exit code [1-9]`,
+		`UserScriptError|FAILED \(exitcode \d+\)|Process failed with exitcode|srun: error: .*Exited with exit code [1-9]`,
 		`mpirun noticed that process rank \d+|worker process has died|WorkerCrashedError|ActorDiedError`,
 		`llama runner (?:process )?(?:has )?(?:terminated|no longer running)`),
 }

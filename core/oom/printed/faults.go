@@ -288,7 +288,8 @@ var Faults = []Fault{
 			`non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|terminat|quit)`,
 		Raised: `(?i)(?:NaN(?:/Inf)?|non-finite) (?:was )?(?:found|detected|encountered|loss)|loss (?:is|was|became|` +
 			`turned) (?:an? )?(?:nan|inf|not finite)|` +
-			`FloatingPointError|returned nan values|(?:contains?|has|have|got|became|become|is|are) (?:a )?(?:NaNs?|Infs?)\b|` +
+			`FloatingPointError|[Ll]oss scale (?:already at minimum|reached)|returned nan values|` +
+			`(?:contains?|has|have|got|became|become|is|are) (?:a )?(?:NaNs?|Infs?)\b|` +
 			`\b(?:NaNs?|nan)(?: or inf\w*)? (?:loss|values?|gradients?|in)\b|probability tensor contains either .?inf`},
 	// A library that could not take what it needs to start (facts: the usual face of a full card, and of others).
 	{Name: "no_workspace", Cause: "a library of the GPU could not start or found no algorithm: the usual face of a full " +

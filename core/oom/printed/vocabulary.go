@@ -73,6 +73,8 @@ var (
 		"could not override", "size mismatch for", "key(s) in state_dict", "command not found", ": not found", "can't " +
 			"open file",
 		"executable file not", "unknown command", "deleted at request",
+		"term_runlimit", "term_cpulimit", "term_threadlimit", "term_processlimit", "term_preempt", "term_owner",
+		"term_admin", "term_force", "unhandled system error", "userscripterror",
 	}
 	FrameWords = []string{"  file \"", "❱"}
 )
