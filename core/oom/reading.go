@@ -306,7 +306,8 @@ func (m *ruleMatch) reported() bool {
 
 // closing are a launcher's log lines for the end of what it started.
 var closing = rx(`failed \(exitcode: -?\d+\) local_rank|death signal, shutting down|Exited with exit code|` +
-	`memory pressure \(OOM\)|!!! Exception dur|Shard process was s|UserScriptError|runner (?:process has )?terminated`)
+	`memory pressure \(OOM\)|!!! Exception during processing|Shard process was signaled|UserScriptError|` +
+	`runner (?:process has )?terminated`)
 
 // givesUp reports whether the same line says that the program gives up.
 func (m *ruleMatch) givesUp() bool { return m.ofMemory() && !m.quoted && lastWords.MatchString(m.text) }

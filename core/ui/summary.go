@@ -180,11 +180,13 @@ func between(first, last *run.Plan) (out []config.Edit) {
 	}
 	for _, e := range last.Edits {
 		if i := slices.IndexFunc(first.Edits, same(e)); i >= 0 {
-			e.From = first.Edits[i].To
+			if e.From = first.Edits[i].To; e.From == e.To && e.Remove == first.Edits[i].Remove {
+				continue
+			}
 		} else if n := sizes[e.Knob]; e.From == "" && n > 0 { // the recipe has none, and so the program's own
 			e.From = strconv.FormatInt(n, 10)
 		}
-		if e.From != e.To || e.Remove {
+		if e.From != e.To || e.Remove || e.Add { // a flag alone has no value
 			out = append(out, e)
 		}
 	}

@@ -118,6 +118,25 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// A flag that is set has no value, and is a change; one that was set before, and still is, is none.
+func TestSummaryOfAFlag(t *testing.T) {
+	flag := config.Edit{Knob: "activation checkpointing", At: config.Address{Path: "--grad-checkpointing"}, Add: true}
+	short, a := trained(1, run.OutOfMemory, 32, 3), trained(2, run.Succeeded, 32, 6)
+	short.Plan.Edits, a.Plan.Edits = nil, []config.Edit{flag}
+	both := trained(1, run.OutOfMemory, 32, 3)
+	both.Plan.Edits = []config.Edit{flag}
+	for want, r := range map[string]*run.Run{
+		"changed: activation checkpointing not set → set (": ended(short, a),
+		"changed: nothing": ended(both, a),
+	} {
+		var out strings.Builder
+		Printer{W: &out}.Summary(r, nil, "x", 0, "the program's own")
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q does not stand in\n%s", want, out.String())
+		}
+	}
+}
+
 // A change that turned out to cost more than was planned has that cost where the change is printed.
 func TestSummaryOfADearerChange(t *testing.T) {
 	a := trained(2, run.Succeeded, 16, 6)

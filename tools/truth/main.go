@@ -92,6 +92,10 @@ func report(root string, w io.Writer, markdown bool) (data map[string]string, br
 	if err != nil {
 		return nil, nil, err
 	}
+	scripted, err := readScripted(root)
+	if err != nil {
+		return nil, nil, err
+	}
 	rec, err := readRecord(root)
 	if err != nil {
 		return nil, nil, err
@@ -107,10 +111,11 @@ func report(root string, w io.Writer, markdown bool) (data map[string]string, br
 	language.table(&p)
 	tracedTable(&p, traces)
 	reallyTable(&p, ran)
+	scriptedTable(&p, scripted)
 	published(&p)
 	factsTable(&p, studied)
 	broken = slices.Concat(c.broken(), public.broken(), language.broken(), tracedBroken(traces), reallyBroken(ran),
-		factsBroken(studied))
+		scriptedBroken(scripted), factsBroken(studied))
 	return p.data, broken, nil
 }
 
