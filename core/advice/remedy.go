@@ -147,45 +147,12 @@ func plainTorch(since int, text string) with {
 	}
 }
 
+// gpu adds what helps where a card ran out of memory.
 func (a *remedies) gpu() {
+	if a.aroundCard() || a.served() {
+		return
+	}
 	r := a.r
-	siblings := r.Numbers.Siblings() > 0 && !r.Numbers.Roomy()
-	// siblings are of the same job; and what is unified is no card of its own, see below
-	if r.Kind == oom.GPUContention && !siblings && (a.c.Device != "" || !a.c.Unified) {
-		a.contended()
-	}
-	if a.c.Notebook {
-		a.offer("none", "the kernel restarted: after an error a notebook keeps the tensors of the step that failed")
-	}
-	a.atStart()
-	if siblings || r.Requested == nil && r.Phase == oom.Build && a.c.Ranks {
-		a.offer("none", "one card for each rank, chosen before anything is put onto a card: without it all ranks begin "+
-			"on the first",
-			plainTorch(0, `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`))
-	}
-	if r.Numbers.Roomy() {
-		a.offer("none", "a look at the other limits of the process: address space, locked memory, the number of maps",
-			ask("ulimit -a; sysctl vm.max_map_count vm.overcommit_memory"))
-		return
-	}
-	a.allocator()
-	if a.c.Unified {
-		a.offer("none", "less else in memory: here the card takes its memory from the host's, so that other programs and "+
-			"loader workers hold it too", ask("free -h"),
-			plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
-	}
-	if a.c.use(ofJulia) { // docs/src/usage/memory.md of CUDA.jl, which collects and reclaims by itself before it gives up
-		a.offer("none", "arrays of the card that are not used any more, freed at once; batches that are freed after use",
-			flag(ofJulia, "CUDA.unsafe_free!(x); for batch in CUDA.CuIterator(batches)"))
-	}
-	if strings.Contains(a.seen(), "cuInit") {
-		a.offer("none", "a look at the card and at the process's own limits: the driver itself could not start, so that no "+
-			"size of the program's is at fault", ask("nvidia-smi; ulimit -a; free -h"))
-		return
-	}
-	if a.served() {
-		return
-	}
 	if strings.Contains(r.What, "NCCL") {
 		a.offer("none", "fewer and smaller buffers of NCCL's own, which lie outside PyTorch's memory",
 			// docs/userguide/source/env.rst: by default 4 MiB; MAX_CTAS is the newer name (2.17) and the older one still read
@@ -218,6 +185,46 @@ func (a *remedies) gpu() {
 	default:
 		a.step()
 	}
+}
+
+// aroundCard adds what helps beside the program's own work; whether that is all.
+func (a *remedies) aroundCard() bool {
+	r := a.r
+	siblings := r.Numbers.Siblings() > 0 && !r.Numbers.Roomy()
+	// siblings are of the same job; and what is unified is no card of its own, see below
+	if r.Kind == oom.GPUContention && !siblings && (a.c.Device != "" || !a.c.Unified) {
+		a.contended()
+	}
+	if a.c.Notebook {
+		a.offer("none", "the kernel restarted: after an error a notebook keeps the tensors of the step that failed")
+	}
+	a.atStart()
+	if siblings || r.Requested == nil && r.Phase == oom.Build && a.c.Ranks {
+		a.offer("none", "one card for each rank, chosen before anything is put onto a card: without it all ranks begin "+
+			"on the first",
+			plainTorch(0, `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`))
+	}
+	if r.Numbers.Roomy() {
+		a.offer("none", "a look at the other limits of the process: address space, locked memory, the number of maps",
+			ask("ulimit -a; sysctl vm.max_map_count vm.overcommit_memory"))
+		return true
+	}
+	a.allocator()
+	if a.c.Unified {
+		a.offer("none", "less else in memory: here the card takes its memory from the host's, so that other programs and "+
+			"loader workers hold it too", ask("free -h"),
+			plainTorch(0, "DataLoader(num_workers=1, prefetch_factor=2, pin_memory=False)"))
+	}
+	if a.c.use(ofJulia) { // docs/src/usage/memory.md of CUDA.jl, which collects and reclaims by itself before it gives up
+		a.offer("none", "arrays of the card that are not used any more, freed at once; batches that are freed after use",
+			flag(ofJulia, "CUDA.unsafe_free!(x); for batch in CUDA.CuIterator(batches)"))
+	}
+	if strings.Contains(a.seen(), "cuInit") {
+		a.offer("none", "a look at the card and at the process's own limits: the driver itself could not start, so that no "+
+			"size of the program's is at fault", ask("nvidia-smi; ulimit -a; free -h"))
+		return true
+	}
+	return false
 }
 
 // seen is the line that shows it; "" if there is none.

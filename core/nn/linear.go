@@ -120,10 +120,10 @@ func (t *Tape) mathSDPA(q, k, v Tensor) Tensor {
 	return t.Matmul(t.softmax(attn), v)
 }
 
-// GroupedMathSDPA is scaled_dot_product_attention with is_causal and enable_gqa where no fused kernel takes groups of heads:
-// the memory-efficient kernel takes none (can_use_mem_efficient_attention in transformers/cuda/sdp_utils.cpp), and
-// FlashAttention has no float32. What is left is _scaled_dot_product_attention_math (transformers/attention.cpp): half
-// types become float32, keys and values are repeated, a causal mask is added.
+// GroupedMathSDPA is scaled_dot_product_attention with is_causal and enable_gqa where no fused kernel takes groups of
+// heads: the memory-efficient kernel takes none (can_use_mem_efficient_attention in transformers/cuda/sdp_utils.cpp),
+// and FlashAttention has no float32. What is left is _scaled_dot_product_attention_math (transformers/attention.cpp):
+// half types become float32, keys and values are repeated, a causal mask is added.
 func (t *Tape) GroupedMathSDPA(q, k, v Tensor) (y Tensor) {
 	q, k, v = t.toLow(q), t.toLow(k), t.toLow(v)
 	t.Scope("", func() {

@@ -312,26 +312,11 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 		by = f.printedWith(all)
 		calls, after = by.calls()
 	}
-	r.Frame = own(calls)
-	if r.Frame == "" {
-		r.Frame = own(after)
-	}
+	r.Frame = cmp.Or(own(calls), own(after))
 	if !f.ofMemory() {
-		r.NotMemory, r.Cause, r.What = f.rule.name, f.rule.cause, f.rule.cause
+		r.NotMemory, r.What = f.rule.name, f.rule.cause
 		r.setPhase(f, calls, after, state)
-		body, next := strings.TrimSpace(text.Body), strings.TrimSpace(printed.Joined(printed.Near(f.rows, f.at, -1, 1)))
-		what, thrown := strings.CutPrefix(next, "what():")
-		switch {
-		case r.Cause == "" && strings.HasSuffix(body, ":"):
-			r.Cause = body + " " + next // "Error(s) in loading state_dict for Net:"
-		case r.Cause == "":
-			r.Cause = body
-		case thrown:
-			r.Cause += ": " + strings.TrimSpace(what)
-		case f.name != "" && f.rule.name != "interrupted":
-			r.Cause += " (" + f.name + ")"
-		}
-		r.Cause = unit.Clip(r.Cause, headline)
+		r.Cause = unit.Clip(f.otherCause(), headline)
 		r.Confidence = f.sure()
 		return
 	}
@@ -339,9 +324,7 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 		if g := &all[i]; g.rule.kind == f.rule.kind && g.fatal && g.x == f.x {
 			tried++
 			calls, after := g.calls()
-			if r.Frame = own(calls); r.Frame == "" {
-				r.Frame = own(after)
-			}
+			r.Frame = cmp.Or(own(calls), own(after))
 		}
 	}
 	r.OOM, r.Kind = f.sure() != Weak, f.rule.kind
@@ -367,6 +350,24 @@ func (r *Report) describe(f *finding, all []finding, state State) {
 		r.What += fmt.Sprintf(" for one array of shape %s of %s", m[1], m[2])
 	}
 	r.Cause = r.causeLine()
+}
+
+// otherCause is the cause of what is no out-of-memory: the rule's, or else the line itself.
+func (f *finding) otherCause() string {
+	cause, body := f.rule.cause, strings.TrimSpace(f.rows[f.at].Body)
+	next := strings.TrimSpace(printed.Joined(printed.Near(f.rows, f.at, -1, 1)))
+	what, thrown := strings.CutPrefix(next, "what():")
+	switch {
+	case cause == "" && strings.HasSuffix(body, ":"):
+		return body + " " + next // "Error(s) in loading state_dict for Net:"
+	case cause == "":
+		return body
+	case thrown:
+		return cause + ": " + strings.TrimSpace(what)
+	case f.name != "" && f.rule.name != "interrupted":
+		return cause + " (" + f.name + ")"
+	}
+	return cause
 }
 
 // headline bounds a cause, in bytes: it is one line for a person, whatever a program printed in one.

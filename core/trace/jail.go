@@ -296,7 +296,8 @@ func (l *layers) devices() error {
 	return nil
 }
 
-// terminals gives the jail pseudo-terminals of its own, where the kernel allows it: a script may ask how wide its terminal is.
+// terminals gives the jail pseudo-terminals of its own, where the kernel allows it: a script may ask how wide its
+// terminal is.
 func terminals(dev string) error {
 	pts := filepath.Join(dev, "pts")
 	if err := os.Mkdir(pts, 0o755); err != nil {

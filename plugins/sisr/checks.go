@@ -9,11 +9,6 @@ import (
 	"github.com/launch-ml/launch/core/metric"
 )
 
-// number is a value in a check: a JSON number, so that a bound may be absent.
-//
-//go:fix inline
-func number(v float64) *float64 { return new(v) }
-
 // plausible are the bounds of the last value of a validation's figure, by parts of its type.
 //
 // PSNR is 10·log10(1/MSE) of images from 0 to 1: a plain mid-grey image has an MSE of at most 1/4, so a network below
@@ -24,13 +19,13 @@ var plausible = []struct {
 	min, max *float64
 	hint     string
 }{
-	{"psnr", number(6), number(70), "the data folders of the validation: pairs in another order, or the same images " +
+	{"psnr", new(6.0), new(70.0), "the data folders of the validation: pairs in another order, or the same images " +
 		"twice; and crop_border and scale"},
-	{"ssim", number(0), new(0.9999), "the data folders of the validation: pairs in another order, or the same images " +
+	{"ssim", new(0.0), new(0.9999), "the data folders of the validation: pairs in another order, or the same images " +
 		"twice"},
-	{"topiq", number(0), number(1), ""},
-	{"lpips", number(0), nil, ""},
-	{"dists", number(0), nil, ""},
+	{"topiq", new(0.0), new(1.0), ""},
+	{"lpips", new(0.0), nil, ""},
+	{"dists", new(0.0), nil, ""},
 }
 
 // checks is what the end of a run should show, beside what launch checks of every run.

@@ -15,8 +15,8 @@ var lmReasons = map[int]string{
 	46: loop + ", 1.16 GiB: all of the difference",
 	43: loop + ", 0.49 GiB. 0.99 GiB are not explained: as much as a matrix of scores in float32",
 	44: "as row 43",
-	47: "the program repeats the keys itself, so that the memory-efficient kernel takes them; the Trainer leaves groups of " +
-		"heads to SDPA, which has no fused kernel for them on this card",
+	47: "the program repeats the keys itself, so that the memory-efficient kernel takes them; the Trainer leaves groups " +
+		"of heads to SDPA, which has no fused kernel for them on this card",
 	74: varied, 75: varied, 76: varied, 84: varied, 85: varied,
 	100: "not explained: 5 GiB are missing. Columns of outliers, which the data decides, are not counted",
 	108: "not explained: 3.6 GiB are missing, where the same with quantised scales fits (row 109)",

@@ -48,8 +48,8 @@ func readScripted(root string) (out []scriptedRow, err error) {
 func scriptedBroken(all []scriptedRow) (out []string) {
 	for _, r := range all {
 		if r.why == "" && (!r.params || math.Abs(r.saved) > scriptedOff || math.Abs(r.peak) > scriptedOff) {
-			out = append(out, fmt.Sprintf("traces: %s of %s: parameters equal is %v, saved tensors %s, peak %s", r.name, r.family,
-				r.params, percent(r.saved), percent(r.peak)))
+			out = append(out, fmt.Sprintf("traces: %s of %s: parameters equal is %v, saved tensors %s, peak %s", r.name,
+				r.family, r.params, percent(r.saved), percent(r.peak)))
 		}
 	}
 	return out
@@ -57,10 +57,11 @@ func scriptedBroken(all []scriptedRow) (out []string) {
 
 func scriptedTable(p *printer, all []scriptedRow) {
 	p.heading("Traces: the recorded steps as scripts")
-	p.text("Each recorded step of the families is run as a script that asks for a card, under the tracer (tools/capture/traced_rows.py): "+
-		"its parameters and their bytes are as recorded, and what the graph holds when the backward pass begins and the most that "+
-		"lives at once are within %.0f %% of the recording, of which the formulas are held against the same rows above. "+
-		"The language models run by the Trainer itself. Rows of an evaluation alone are no script.", 100*scriptedOff)
+	p.text("Each recorded step of the families is run as a script that asks for a card, under the tracer "+
+		"(tools/capture/traced_rows.py): its parameters and their bytes are as recorded, and what the graph holds when "+
+		"the backward pass begins and the most that lives at once are within %.0f %% of the recording, of which the "+
+		"formulas are held against the same rows above. The language models run by the Trainer itself. Rows of an "+
+		"evaluation alone are no script.", 100*scriptedOff)
 	var families []string
 	for _, r := range all {
 		if !slices.Contains(families, r.family) {

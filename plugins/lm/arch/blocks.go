@@ -165,7 +165,8 @@ func (d *decoder) unnamed() {
 }
 
 // sdpa is sdpa_attention_forward (integrations/sdpa_attention.py:95) on a card: without a mask FlashAttention takes the
-// groups of heads as they are, and where there is none for the type or the card no fused kernel does; a mask makes keys and values be repeated, and the memory-efficient kernel keeps it.
+// groups of heads as they are, and where there is none for the type or the card no fused kernel does; a mask makes keys
+// and values be repeated, and the memory-efficient kernel keeps it.
 func (d *decoder) sdpa(q, k, v, mask nn.Tensor, masked bool) nn.Tensor {
 	q, k, v = d.aligned(q, k, v, masked)
 	d.Line("torch.nn.functional.scaled_dot_product_attention")

@@ -27,7 +27,7 @@ func TestRecorded(t *testing.T) {
 		"steps_lm_trainer_449.json":     62,
 		"steps_lm_trainer_455.json":     71,
 		"steps_lm_trainer_457.json":     71,
-		"steps_lm_math.json":            32, // where no fused kernel takes groups of heads
+		"steps_lm_math.json":            32,  // where no fused kernel takes groups of heads
 		"steps_lm_forms.json":           124, // quantised weights, optimizers, packing
 		"steps_lm_dpo.json":             80,  // trl's DPOTrainer
 		"steps_lm_sft.json":             30,  // LLaMA-Factory's supervised fine-tuning, whole and with LoRA
