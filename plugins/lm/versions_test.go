@@ -2,6 +2,7 @@ package lm
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,23 +49,27 @@ func TestReadsTheRelease(t *testing.T) {
 // The plan names the release that its estimate follows, and logits in float32 with their copies are more than those of
 // 5.
 func TestPricesTheRelease(t *testing.T) {
-	least := map[string]mem.Estimate{}
-	for _, version := range []string{"4.44.2", "5.23.0"} {
-		c := cmd(t, folder(t, nil), asked...)
+	price := func(version string, more ...string) mem.Estimate {
+		t.Helper()
+		c := cmd(t, folder(t, nil), append(slices.Clone(asked), more...)...)
 		c.Args[0] = interpreter(t, version)
 		set, err := recognised(t, c).Ladders(t.Context(), card)
 		if err != nil {
 			t.Fatal(err)
 		}
-		least[version] = set.Phases[0].Rungs[0].Estimates[0]
+		return set.Phases[0].Rungs[0].Estimates[0]
 	}
-	old, now := least["4.44.2"], least["5.23.0"]
+	old, now := price("4.44.2", "--bf16"), price("5.23.0", "--bf16")
 	before, after := old.Items[0].From, now.Items[0].From
 	if !strings.HasSuffix(before, "in transformers 4.44") || strings.Contains(after, "transformers") {
 		t.Errorf("parameters are from %q and %q", before, after)
 	}
 	if old.Total() <= now.Total() {
 		t.Errorf("%v with transformers 4.44, and %v with 5", old.Total(), now.Total())
+	}
+	// In float32 no fused kernel takes the groups of heads that transformers leaves as they are since 4.54.
+	if old, now := price("4.44.2"), price("5.23.0"); old.Total() >= now.Total() {
+		t.Errorf("in float32 %v with transformers 4.44, and %v with 5", old.Total(), now.Total())
 	}
 }
 
