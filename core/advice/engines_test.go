@@ -46,8 +46,10 @@ func TestOwnSettings(t *testing.T) {
 		"llama.cpp on ROCm": {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 14136.04 MiB on device 0: cudaMalloc " +
 			"failed: out of memory\nggml_gallocr_reserve_n: failed to allocate ROCm0 buffer of size 14822711296\n",
 			[]string{"-ngl (fewer)"}, "nvidia-smi"},
+		"vLLM, nothing free": {trace + "ValueError: Free memory on device (0.3/64.0 GiB) on startup is less than " +
+			"desired GPU memory utilization (0.9, 57.6 GiB).\n", []string{"nvidia-smi"}, "vllm:"},
 		"SGLang's cache": {trace + "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.\n",
-			[]string{"--mem-fraction-static 0.92", "--kv-cache-dtype fp8_e4m3"}, step},
+			[]string{"--mem-fraction-static 0.9", "--kv-cache-dtype fp8_e4m3"}, step},
 		"LightGBM's OpenCL": {"terminate called after throwing an instance of 'boost::wrapexcept<boost::compute::" +
 			"opencl_error>'\n  what():  Memory Object Allocation Failure\n", []string{"device_type=cuda", "max_bin=63"},
 			"two_round"},

@@ -55,7 +55,7 @@ var lapses = []lapse{
 		`requires (?:the )?\W?\w+\W? (?:library|package)|please install|Please install|pip install`), fitting, "pip check"},
 
 	{rx(`See root cause above|[Ee]ngine (?:core |process )?(?:initialization )?failed`),
-		"the first error above it, of the engine's own process: this text has only what came of it", ""},
+		"the first error above it, in the engine's own process: this line only reports that it failed", ""},
 
 	// --- weights and files ---------------------------------------------------------------------------------------------
 	{rx(`size mismatch for|loading state_dict|Missing key|Unexpected key|found shape torch\.Size|ignore_mismatched_sizes`),
@@ -144,7 +144,7 @@ var lapses = []lapse{
 	{rx(`^RuntimeError: UR error`), "a driver, a oneAPI and a torch that belong together: Intel's runtime says no more",
 		"xpu-smi discovery; python -m torch.utils.collect_env"},
 	{rx(`CUDA_ERROR_INVALID_VALUE|cudaErrorInvalidValue|hipErrorInvalidValue`),
-		"what that call was given, an address among it: one that an earlier request did not get, where the card is full",
+		"the arguments of that call: where the card is full, an address of a request that failed before",
 		"nvidia-smi"},
 	{rx(`does not require grad|backward through the graph a second time|modified by an inplace operation|` +
 		`leaf (?:Variable|variable|tensor)|already been freed`),

@@ -260,7 +260,7 @@ const smallerCache = "a smaller cache, in 8 bits"
 // fraction adds SGLang's share of the card, which is for weights and cache.
 func (a *remedies) fraction() {
 	if strings.Contains(a.r.Cause, "for the cache of keys") {
-		a.offer("none", "a larger share for weights and cache", flag("sglang", "--mem-fraction-static 0.92"))
+		a.offer("none", "a larger share for weights and cache", flag("sglang", "--mem-fraction-static 0.9"))
 		a.offer("numerics", smallerCache, flag("sglang", "--kv-cache-dtype fp8_e4m3"))
 		return
 	}
@@ -294,8 +294,10 @@ func (a *remedies) share() bool {
 		a.offer("numerics", smallerCache, flag("vllm", "--kv-cache-dtype fp8"))
 	case strings.Contains(r.Cause, "was free at the start") && r.Free != nil && unit.Value(r.Capacity) > 0:
 		percent := 100 * *r.Free / *r.Capacity // rounded down: the share has to be less than what is free
-		a.offer("none", "a share that is free: no more than that of the card is, as long as the others are on it",
-			flag("vllm", fmt.Sprintf("--gpu-memory-utilization 0.%02d", percent)))
+		if 0 < percent && percent < 100 { // else there is no share to ask for
+			a.offer("none", "a share that is free now: other programs hold the rest of the card",
+				flag("vllm", fmt.Sprintf("--gpu-memory-utilization 0.%02d", percent)))
+		}
 		return true
 	default:
 		a.offer("none", own, flag("vllm", "--gpu-memory-utilization 0.8"))

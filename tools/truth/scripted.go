@@ -59,8 +59,8 @@ func scriptedTable(p *printer, all []scriptedRow) {
 	p.heading("Traces: the recorded steps as scripts")
 	p.text("Each recorded step of the families is run as a script that asks for a card, under the tracer "+
 		"(tools/capture/traced_rows.py): its parameters and their bytes are as recorded, and what the graph holds when "+
-		"the backward pass begins and the most that lives at once are within %.0f %% of the recording, of which the "+
-		"formulas are held against the same rows above. The language models run by the Trainer itself. Rows of an "+
+		"the backward pass begins and the most that lives at once are within %.0f %% of the recording. The formulas "+
+		"are held against the same rows above. The language models run by the Trainer itself. Rows of an "+
 		"evaluation alone are no script.", 100*scriptedOff)
 	var families []string
 	for _, r := range all {
