@@ -294,7 +294,7 @@ func (a *remedies) share() bool {
 		a.offer("numerics", smallerCache, flag("vllm", "--kv-cache-dtype fp8"))
 	case strings.Contains(r.Cause, "was free at the start") && r.Free != nil && unit.Value(r.Capacity) > 0:
 		percent := 100 * *r.Free / *r.Capacity // rounded down: the share has to be less than what is free
-		if 0 < percent && percent < 100 { // else there is no share to ask for
+		if 0 < percent && percent < 100 {      // else there is no share to ask for
 			a.offer("none", "a share that is free now: other programs hold the rest of the card",
 				flag("vllm", fmt.Sprintf("--gpu-memory-utilization 0.%02d", percent)))
 		}
