@@ -40,6 +40,9 @@ var tracer []byte
 //go:embed values.py
 var values []byte
 
+//go:embed kernels.py
+var kernels []byte
+
 const (
 	// Deadline is how much CPU time a trace may take unless the user sets another. The machine's other work does not
 	// count, up to a point.
@@ -190,7 +193,9 @@ func (t Tracer) Run(ctx context.Context, p *command.Prog, files map[string][]byt
 	c := cell{
 		Argv: []string{t.Interpreter, "-B", "-W", "ignore", shelf + "/trace.py"}, Env: t.environ(), Dir: p.Dir,
 		Disk: int64(disk), Data: uint64(t.Memory), Seconds: uint64(t.Deadline / time.Second), Input: input,
-		Files: map[string][]byte{"trace.py": tracer, "launch_values.py": values, "nocard.so": libraries[runtime.GOARCH]},
+		Files: map[string][]byte{
+			"trace.py": tracer, "launch_values.py": values, "launch_kernels.py": kernels, "nocard.so": libraries[runtime.GOARCH],
+		},
 	}
 	maps.Copy(c.Files, files)
 	bounded, cancel := context.WithTimeout(ctx, patience*t.Deadline)
