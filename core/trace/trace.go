@@ -310,16 +310,20 @@ func (c cell) run(ctx context.Context) (*Trace, error) {
 	case wrong != nil:
 		return out, wrong
 	case out.End.Why == "" && ctx.Err() != nil:
-		out.End = End{Why: "the time was over", Cut: true, Failed: out.steps() == 0, Steps: out.steps()}
+		out.killed("the time was over")
 		return out, ctx.Err()
 	case out.End.Why == "" && cmd.ProcessState.ExitCode() == bySignal+int(syscall.SIGXCPU):
-		out.End = End{Why: fmt.Sprintf("its %d s%s", c.Seconds, timeOver), Cut: true,
-			Failed: out.steps() == 0, Steps: out.steps()}
+		out.killed(fmt.Sprintf("its %d s%s", c.Seconds, timeOver))
 	case out.End.Why == "":
-		out.End = End{Why: "the script's process ended: " + lastLine(out.Output), Cut: true,
-			Failed: out.steps() == 0, Steps: out.steps()}
+		out.killed("the script's process ended: " + lastLine(out.Output))
 	}
 	return out, nil
+}
+
+// killed notes the end of a trace whose tracer could not tell of it.
+func (t *Trace) killed(why string) {
+	t.End.Why, t.End.Cut, t.End.Steps = why, true, t.steps()
+	t.End.Failed = t.End.Steps == 0
 }
 
 // timeOver is what a trace is told to have ended by, after its seconds.

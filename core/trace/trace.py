@@ -16,7 +16,7 @@ request from standard input (JSON: see Request in trace.go) and writes events to
     U REASON        what the phase needs is not known
     R PATH          the script reads a file, or lists a folder (a JSON text, told once): an answer depends on it
     Z               the script begins anew: nothing of the lines before counts
-    E JSON          the end: why, and the versions
+    E JSON          the versions, and later the end: why
 
 A tensor that is made on the card, or moved there, is fake: it has a shape, a type and a storage's size, and no values.
 What a program computes on the CPU stays real. A value that a program asks of a fake tensor is 1, unless it is known
@@ -25,6 +25,7 @@ What a program computes on the CPU stays real. A value that a program asks of a 
 import ast
 import builtins
 import collections.abc
+import contextlib
 import ctypes
 import functools
 import gc
@@ -302,6 +303,8 @@ def counting(torch):
                 if out is not NotImplemented:
                     return out
             if fakes or any(isinstance(x, torch.device) and x.type == "cuda" for x in (*args, *kwargs.values())):
+                if kwargs.get("generator") is not None:  # nothing is drawn
+                    kwargs = {**kwargs, "generator": None}
                 try:
                     with alone:
                         out = fake.__torch_dispatch__(func, types, args, kwargs)
@@ -460,6 +463,7 @@ def answer_for_card(torch):
     cuda.current_stream = cuda.default_stream = lambda *a, **k: Stream()
     cuda.set_stream = nothing
     cuda.device = cuda.device_of = cuda._DeviceGuard = Device
+    torch.Generator = generator(torch.Generator)
     torch._C._cuda_getCurrentBlasHandle = lambda: 0
     torch.Tensor.record_stream = nothing
     torch.Tensor.pin_memory = lambda t, *a, **k: t
@@ -474,6 +478,24 @@ def answer_for_card(torch):
                 max_memory_reserved=peak, reset_peak_memory_stats=nothing).items():
             if hasattr(accelerator, name):
                 setattr(accelerator, name, answer)
+
+
+def generator(plain):
+    """The class of a generator of random numbers, which may be the card's: it draws nothing there."""
+    class Kind(type(plain)):
+        def __instancecheck__(cls, x):
+            return isinstance(x, plain)
+
+    class Generator(plain, metaclass=Kind):
+        def __new__(cls, device="cpu"):
+            made = super().__new__(cls, "cpu")
+            made.launch_device = torch_device(device)
+            return made
+
+        device = property(lambda self: self.launch_device)
+
+    torch_device = type(plain().device)
+    return Generator
 
 
 def legacy_types(torch):
@@ -798,12 +820,14 @@ def shorten_data(torch):
         for name in ("persistent_workers", "prefetch_factor", "timeout", "worker_init_fn", "multiprocessing_context",
                      "pin_memory", "pin_memory_device"):
             k.pop(name, None)
+        self.launch_workers = num_workers
         with _disable_current_modes():
             init(self, dataset, batch_size, shuffle, sampler, batch_sampler, 0, *a, **k)
 
     def batches(self):
         with _disable_current_modes():
             it = begin(self)
+        it.launch_workers = getattr(self, "launch_workers", 0)
         it.launch = TRACE.since = Batches(TRACE.steps, loaders.setdefault(self, next(numbers)))
         return it
 
@@ -815,7 +839,8 @@ def shorten_data(torch):
                 unknown("it was cut short after %d batches, whose shapes differ" % mine.given)
             end(mine)
         try:
-            with _disable_current_modes():
+            # without workers, a data set may put its samples on the card
+            with _disable_current_modes() if getattr(self, "launch_workers", 0) else contextlib.nullcontext():
                 batch = following(self)
         except StopIteration:
             end(mine)
@@ -1256,6 +1281,8 @@ def main():
     global TRACE
     torch, nocard = load_torch()
     TRACE = Trace(torch)
+    emit("E " + json.dumps(versions()))  # it may be killed
+    OUT.flush()
     mode, FakeTensor = counting(torch)
     answer_for_card(torch)
     legacy_types(torch)

@@ -185,6 +185,9 @@ func TestTracerHostile(t *testing.T) {
 				strings.Contains(tr.Output, "connected") {
 				t.Errorf("it ended with %q, and not %q; it printed %.2000s", tr.End.Why, why, tr.Output)
 			}
+			if tr.End.Torch == "" || tr.End.Python == "" {
+				t.Error("the versions are not known")
+			}
 			if left, _ := exec.Command("pgrep", "-f", script+" "+how).Output(); len(left) > 0 {
 				t.Errorf("these go on: %s", left)
 			}
