@@ -50,6 +50,7 @@ OURS = {__file__, sys.modules["launch_values"].__file__, sys.modules["launch_ker
 REQUEST = json.load(sys.stdin)
 OUT = os.fdopen(3, "w", buffering=1 << 16)
 STEPS, BATCHES = REQUEST.get("steps", 3), REQUEST.get("batches", 2)
+DRAWN = 4  # steps of a diffusion that are made to draw a sample
 WAIT = 8  # as many times are steps waited for of an optimizer that has not stepped yet
 
 
@@ -1175,6 +1176,31 @@ def hide_tracing():
     after_import({"transformers.utils.import_utils": lambda module: setattr(module, "is_fake_tensor", lambda x: False)})
 
 
+def shorten_sampling(torch):
+    """Has what goes through the timesteps of diffusers' schedulers make DRAWN rounds: each needs what the one before needs, once
+    those schedulers that look back (at most three steps) have all that they look at."""
+    chosen, iterate = {}, torch.Tensor.__iter__  # by storage, as a slice of them counts, too
+
+    def prepares(cls, **k):
+        plain = cls.__dict__.get("set_timesteps")
+        if plain is not None:
+            @functools.wraps(plain)
+            def prepared(self, *a, **k):
+                plain(self, *a, **k)
+                if isinstance(self.timesteps, torch.Tensor):
+                    storage = self.timesteps.untyped_storage()
+                    chosen[storage._cdata] = storage
+            cls.set_timesteps = prepared
+
+    def through(self):
+        few = chosen and self.untyped_storage()._cdata in chosen
+        return itertools.islice(iterate(self), DRAWN) if few else iterate(self)
+
+    torch.Tensor.__iter__ = through
+    after_import({"diffusers.schedulers.scheduling_utils":
+                  lambda module: setattr(module.SchedulerMixin, "__init_subclass__", classmethod(prepares))})
+
+
 def after_import(changes):
     """Changes modules as soon as they are imported: name -> what is called with the module."""
     class Finder(importlib.abc.MetaPathFinder):
@@ -1302,6 +1328,7 @@ def main():
     one_rank(torch)
     leave_sharded()
     hide_tracing()
+    shorten_sampling(torch)
     torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(…, device="cuda") is a move that the mode sees
     torch._C._ensureCUDADeviceGuardSet()
     ctypes.c_int.in_dll(nocard, "launch_devices").value = 64
