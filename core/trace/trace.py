@@ -44,7 +44,7 @@ import weakref
 import zipfile
 
 from launch_kernels import kernels
-from launch_values import Known, Loops, Rounds, wrapped
+from launch_values import Known, Loops, Moments, Rounds, wrapped
 
 OURS = {__file__, sys.modules["launch_values"].__file__, sys.modules["launch_kernels"].__file__}
 REQUEST = json.load(sys.stdin)
@@ -163,7 +163,7 @@ class Trace:
         self.since = Batches(0)
         self.batches, self.shapes = [], {}  # of each batch that was given: its iterator; shapes -> their number
         self.known, self.loops, self.unknown = None, Loops(unknown, OURS), ""
-        self.validated, self.rounds = 0, Rounds(self)
+        self.validated, self.rounds, self.moments = 0, Rounds(self), Moments(self)
         self.depth = self.backwards = 0  # of calls of modules, and of backward passes, that are going on
         self.normed = self.compiled = False
         self.assumed = set()  # operators whose results have a shape that depends on values
@@ -797,6 +797,7 @@ def enough(torch):
     generator may step once in a few steps of its critic."""
     if TRACE.waiting and max(TRACE.stepped.values()) < WAIT * STEPS:
         return
+    TRACE.moments.open = TRACE.steps >= STEPS
     if TRACE.steps >= STEPS and (TRACE.validated or TRACE.steps >= 2 * STEPS and not TRACE.rounds.leave()):
         raise Enough
 
@@ -1255,9 +1256,10 @@ def own_code():
         return compiled(self.get_data(path), path, "exec")
 
     def compiled(source, path, mode):
-        return compile(wrapped(ast.parse(source, path), "__launch_rounds__"), path, mode, dont_inherit=True, optimize=1)
+        tree = wrapped(ast.parse(source, path), os.path.basename(path), "__launch_rounds__", "__launch_moments__")
+        return compile(tree, path, mode, dont_inherit=True, optimize=1)
 
-    builtins.__launch_rounds__ = TRACE.rounds.of
+    builtins.__launch_rounds__, builtins.__launch_moments__ = TRACE.rounds.of, TRACE.moments.of
     loader.get_code = code
     runpy.compile = compiled  # of the script itself
 

@@ -313,13 +313,54 @@ class Rounds:
         return True
 
 
-def wrapped(tree, name):
-    """A file's code in which a function of that name is handed what each `for` goes through."""
-    for node in ast.walk(tree):
+class Moments:
+    """What the project's own files do every so many steps, `if step % 500 == 0` (see wrapped): a trace does not come so far, and
+    it may be the validation. Once enough was seen of the training, each such condition holds once, unless it has held
+    before. It has to be of a number that grows, or of an epoch, and outside of modules: there it is of a size."""
+
+    def __init__(self, trace):
+        self.trace, self.open, self.held, self.last = trace, False, set(), {}
+
+    def of(self, where, count, held):
+        grown = type(count) is int and count > self.last.get(where, count) or "epoch" in where
+        self.last[where] = count
+        if self.open and grown and where not in self.held and not self.trace.depth and not self.trace.backwards:
+            held = True
+        if held:
+            self.held.add(where)
+        return held
+
+
+def wrapped(tree, path, rounds, moments):
+    """A file's code in which the function rounds is handed what each `for` goes through, and moments each condition on the
+    remainder of a number."""
+    def call(function, *args):
+        return ast.Call(ast.Name(function, ast.Load()), list(args), [])
+
+    for node in list(ast.walk(tree)):
         if isinstance(node, ast.For):
-            function = ast.copy_location(ast.Name(name, ast.Load()), node.iter)
-            node.iter = ast.copy_location(ast.Call(function, [node.iter], []), node.iter)
+            new = call(rounds, node.iter)
+            node.iter = ast.fix_missing_locations(ast.copy_location(new, node.iter))
+        for field in ("test", "value") if isinstance(node, (ast.If, ast.Assign, ast.Return)) else ():
+            if isinstance(getattr(node, field, None), ast.expr):
+                setattr(node, field, due(getattr(node, field), path, lambda *args: call(moments, *args)))
     return tree
+
+
+def due(test, path, call):
+    """A condition in which each `count % period == number` or `not count % period` is told of; it may be one of several."""
+    if isinstance(test, ast.BoolOp):
+        test.values = [due(v, path, call) for v in test.values]
+    of = test.operand if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) else None
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
+        of = test.left
+    if not isinstance(of, ast.BinOp) or not isinstance(of.op, ast.Mod):
+        return test
+    plain = (ast.Name, ast.Attribute, ast.Constant, ast.BinOp, ast.operator, ast.expr_context)
+    if not all(isinstance(n, plain) for n in ast.walk(of.left)):
+        return test  # it is computed twice
+    where = "%s:%d:%d: %s" % (path, test.lineno, test.col_offset, ast.unparse(of.left))
+    return ast.fix_missing_locations(ast.copy_location(call(ast.Constant(where), of.left, test), test))
 
 
 def around(node, line, last, column, end):
