@@ -539,7 +539,7 @@ def answer_for_values(torch, FakeTensor):
     kinds = {torch.float32: np.float32, torch.float64: np.float64, torch.float16: np.float16, torch.int64: np.int64,
              torch.int32: np.int32, torch.int16: np.int16, torch.int8: np.int8, torch.uint8: np.uint8,
              torch.bool: np.bool_}
-    real = {name: getattr(T, name) for name in ("item", "tolist", "numpy", "__bool__", "__repr__", "cpu")}
+    real = {name: getattr(T, name) for name in ("item", "tolist", "numpy", "__bool__", "__repr__", "cpu", "data_ptr")}
 
     def real_or(made, t):
         known = TRACE.known.value(t)
@@ -569,6 +569,13 @@ def answer_for_values(torch, FakeTensor):
     def either(fake, name):
         return lambda t, *a, **k: fake(t) if isinstance(t, FakeTensor) else real[name](t, *a, **k)
 
+    def address(s):  # that no other storage has: by them, programs find weights that are shared
+        number, _ = TRACE.seen.get(s, (None, None))
+        return pointer(s) if number is None else number << 40
+
+    pointer = torch.UntypedStorage.data_ptr
+    torch.UntypedStorage.data_ptr = address
+    T.data_ptr = either(lambda t: t.untyped_storage().data_ptr() + t.storage_offset() * t.element_size(), "data_ptr")
     T.item = either(one, "item")
     T.__bool__ = either(true, "__bool__")
     T.numpy = either(array, "numpy")
@@ -633,7 +640,7 @@ def follow_modules(torch, FakeTensor):
             with torch.no_grad():
                 q = fn(p)
             TRACE.known.forget([q])  # what is trained has no values
-            if q is p or q.device == p.device and q.dtype == p.dtype and q.data_ptr is p.data_ptr:
+            if q is p:
                 continue
             if q.device == p.device and q.dtype == p.dtype and not isinstance(q, FakeTensor):
                 p.data = q
@@ -1239,9 +1246,14 @@ def library(path):
     return "site-packages" in path or "/lib/python" in path
 
 
+# The files of libraries that decide when a validation comes.
+PACED = ("/transformers/trainer_callback.py", "/pytorch/loops/training_epoch_loop.py",
+         "/pytorch_lightning/loops/training_epoch_loop.py")
+
+
 def own_code():
     """Compiles the project's own code as -O does: values are not there, so what it asserts of them may not hold. Its loops are
-    told of: see Rounds.
+    told of (see Rounds), and what it does every so many steps (see Moments), as some libraries do for it.
 
     Libraries keep their assertions, as Python's own -O would compile all of them anew: they have no byte code for it, and that
     takes longer than the trace. See again.
@@ -1251,12 +1263,13 @@ def own_code():
 
     def code(self, name):
         path = self.get_filename(name)
-        if library(path):
+        if library(path) and not path.endswith(PACED):
             return get_code(self, name)
         return compiled(self.get_data(path), path, "exec")
 
     def compiled(source, path, mode):
-        tree = wrapped(ast.parse(source, path), os.path.basename(path), "__launch_rounds__", "__launch_moments__")
+        rounds = None if library(path) else "__launch_rounds__"
+        tree = wrapped(ast.parse(source, path), os.path.basename(path), rounds, "__launch_moments__")
         return compile(tree, path, mode, dont_inherit=True, optimize=1)
 
     builtins.__launch_rounds__, builtins.__launch_moments__ = TRACE.rounds.of, TRACE.moments.of

@@ -314,7 +314,7 @@ class Rounds:
 
 
 class Moments:
-    """What the project's own files do every so many steps, `if step % 500 == 0` (see wrapped): a trace does not come so far, and
+    """What is done every so many steps, `if step % 500 == 0` (see wrapped): a trace does not come so far, and
     it may be the validation. Once enough was seen of the training, each such condition holds once, unless it has held
     before. It has to be of a number that grows, or of an epoch, and outside of modules: there it is of a size."""
 
@@ -332,13 +332,13 @@ class Moments:
 
 
 def wrapped(tree, path, rounds, moments):
-    """A file's code in which the function rounds is handed what each `for` goes through, and moments each condition on the
-    remainder of a number."""
+    """A file's code in which the function rounds, if any, is handed what each `for` goes through, and moments each condition on
+    the remainder of a number."""
     def call(function, *args):
         return ast.Call(ast.Name(function, ast.Load()), list(args), [])
 
     for node in list(ast.walk(tree)):
-        if isinstance(node, ast.For):
+        if isinstance(node, ast.For) and rounds:
             new = call(rounds, node.iter)
             node.iter = ast.fix_missing_locations(ast.copy_location(new, node.iter))
         for field in ("test", "value") if isinstance(node, (ast.If, ast.Assign, ast.Return)) else ():
