@@ -165,7 +165,7 @@ class Trace:
         self.known, self.loops, self.unknown = None, Loops(unknown, OURS), ""
         self.validated, self.rounds, self.moments = 0, Rounds(self), Moments(self)
         self.depth = self.backwards = 0  # of calls of modules, and of backward passes, that are going on
-        self.normed = self.compiled = False
+        self.normed = self.compiled = self.learned = False  # learned: a backward pass came after the last step
         self.assumed = set()  # operators whose results have a shape that depends on values
 
     @property
@@ -329,6 +329,8 @@ def counting(torch):
                 TRACE.tensor(x)
             if made and isinstance(made[0], FakeTensor) or func._schema.is_mutable:
                 known.follow(func, args, kwargs, made)
+            if TRACE.learned and made and func._schema.is_mutable and not TRACE.optimizers:
+                by_hand(torch, made[0])
             if TRACE.batches and not TRACE.depth and not TRACE.backwards and not func._schema.is_mutable:
                 used = batches_of((args, kwargs))  # a batch on its way to a module
                 for x in made if used else ():
@@ -336,6 +338,14 @@ def counting(torch):
             return out
 
     return Counting(), FakeTensor
+
+
+def by_hand(torch, t):
+    """Where a script has no optimizer: its step begins with the first parameter that changes after a backward pass."""
+    if not TRACE.backwards and TRACE.kinds.get(TRACE.tensor(t)) == "parameter":
+        TRACE.learned = False
+        TRACE.step(TRACE)
+        enough(torch)
 
 
 def packed(torch, padded, lengths, first):
@@ -767,6 +777,7 @@ def follow_training(torch, FakeTensor):
         def wrapper(*a, **k):
             if not TRACE.backwards:  # a reentrant checkpoint has one of its own in it
                 TRACE.since.backwards += 1
+                TRACE.learned = True
                 emit("M backward")
                 TRACE.rounds.backward()
             TRACE.backwards += 1
