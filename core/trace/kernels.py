@@ -153,6 +153,7 @@ def recurrent(torch, kind):
                                 training and dropout > 0, keeps, *weights)
         return run
 
+    torch.nn.RNNBase.flatten_parameters = lambda self: None  # into one storage of the same size
     for name in GATES:
         setattr(torch._VF, name, kernel(name, getattr(torch._VF, name)))
 

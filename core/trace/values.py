@@ -274,6 +274,7 @@ class Rounds:
 
     def __init__(self, trace):
         self.trace, self.running, self.left, self.main = trace, [], False, threading.get_ident()
+        self.learned = None  # the innermost one of the last backward pass
 
     def of(self, iterable):
         if threading.get_ident() != self.main:
@@ -303,13 +304,15 @@ class Rounds:
 
     def backward(self):
         if self.running:
-            self.running[-1].trains = True
+            self.learned = self.running[-1]
+            self.learned.trains = True
 
     def leave(self):
         """Leaves the loop that trains, once. Tells whether there is one to leave."""
         if self.left or self.trace.batches or not self.running:
             return False
-        self.left = self.running[-1].leave = True
+        loop = self.learned if self.learned in self.running else self.running[-1]  # there may be another, of the parameters
+        self.left = loop.leave = True
         return True
 
 
