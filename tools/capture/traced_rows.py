@@ -185,7 +185,8 @@ def main():
             have = {(r["family"], int(r["row"])): r for r in csv.DictReader(f)}
     with tempfile.TemporaryDirectory() as tracer:
         shutil.copy(os.path.join(a.trace, "trace.py"), tracer)
-        shutil.copy(os.path.join(a.trace, "values.py"), os.path.join(tracer, "launch_values.py"))
+        for part in ("values", "kernels"):
+            shutil.copy(os.path.join(a.trace, part + ".py"), os.path.join(tracer, "launch_%s.py" % part))
         shutil.copy(os.path.join(a.trace, "driver", "nocard_amd64.so"), os.path.join(tracer, "nocard.so"))
         for i, row in enumerate(rows):
             if (a.family, i) in have or a.only not in json.dumps(row):
