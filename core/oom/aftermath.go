@@ -261,8 +261,8 @@ func (f *finding) outlasted(later []finding) bool {
 	return f.loggedOn() || f.ofMemory() && f.parentConcluded()
 }
 
-// loggedOn reports whether the logger that wrote a traceback went on to report figures, in later records. A logger
-// writes each of its records at once, so that these are no buffer of a dying program.
+// loggedOn reports whether the logger that wrote a traceback went on to report figures, in later records, or one figure among
+// many. A logger writes each of its records at once, so that these are no buffer of a dying program.
 func (f *finding) loggedOn() bool {
 	begin := f.traceback()
 	if begin < 1 {
@@ -273,7 +273,7 @@ func (f *finding) loggedOn() bool {
 	if head == "" || lastWords.MatchString(above.Text) {
 		return false
 	}
-	figures := 0
+	figures, stamps := 0, map[string]bool{}
 	for _, r := range f.rows[f.at+1:] {
 		stamp := printed.LoggedAt.FindString(r.Text)
 		switch {
@@ -283,8 +283,9 @@ func (f *finding) loggedOn() bool {
 		case stamp != head && printed.Measured.MatchString(printed.Clip(r.Text)):
 			figures++
 		}
+		stamps[stamp] = true
 	}
-	return figures >= 2
+	return figures >= 2 || figures == 1 && len(stamps) > 10
 }
 
 // parentConcluded reports whether a process died that multiprocessing had spawned, and its parent then printed the

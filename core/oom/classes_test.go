@@ -2,6 +2,7 @@ package oom
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -179,6 +180,13 @@ func TestLaterLinesFlipNothing(t *testing.T) {
 
 // TestWords that name an out-of-memory.
 func TestWords(t *testing.T) {
+	const logged = "2026-01-02 03:04:05,678 sample 7 was not read\n" + began + inMain + "ValueError: not a sound\n"
+	records := func(n int) (text string) {
+		for i := range n {
+			text += fmt.Sprintf("2026-01-02 03:05:%02d,000 prepared part %d\n", i, i)
+		}
+		return text
+	}
 	for _, c := range []class{
 		{name: "raylet", oom: true, fatal: true, kind: HostOOM, text: "(raylet) node_manager.cc:3064: 12 Workers " +
 			"(tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons\n"},
@@ -214,6 +222,13 @@ func TestWords(t *testing.T) {
 			"workers\ntorch.distributed.elastic.multiprocessing.api.SignalException: Process 2411 got signal: 1\n"},
 		{name: "Ctrl-C of torchrun", fatal: true, kind: NoMemory, text: "W0227 17:39:41 2938 " +
 			"torch/distributed/elastic/agent/server/api.py:719] Received Signals.SIGINT death signal, shutting down workers\n"},
+		{name: "Ctrl-C of DeepSpeed's launcher", fatal: true, kind: NoMemory, text: "{'loss': 0.7}\n[2026-01-02 03:04:05,678] " +
+			"[INFO] [launch.py:319:sigkill_handler] Killing subprocess 71\n[2026-01-02 03:04:06,012] [INFO] " +
+			"[launch.py:328:sigkill_handler] Main process received SIGINT, exiting\n"},
+		{name: "SIGTERM by Paddle's launcher", fatal: true, kind: NoMemory, text: "LAUNCH INFO 2026-01-02 03:04:05,678 Pod " +
+			"failed\nLAUNCH INFO 2026-01-02 03:04:05,679 Exit code -15\n"},
+		{name: "records that go on", kind: NoMemory, text: logged + records(12) + "2026-01-02 04:00:00,000 loss: 11.706\n"},
+		{name: "records of its end", fatal: true, kind: NoMemory, text: logged + records(3) + "2026-01-02 04:00:00,000 loss: 11.706\n"},
 		{name: "a warning", oom: true, phase: Checkpoint, text: library +
 			"torch/distributed/fsdp/_state_dict_utils.py:312: UserWarning: Failed to clone() tensor with name x. Error: " +
 			"CUDA out of memory. Tried to allocate 2.00 MiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already allocated)\n"},
@@ -223,6 +238,9 @@ func TestWords(t *testing.T) {
 	if r := reported(t, warned+began+inMain+"RuntimeError: CUDA driver error: device not "+
 		"ready\n"); r.Confidence != Likely || unit.Value(r.Requested) != 1000341504 || len(r.Evidence) != 2 {
 		t.Errorf("what a refusal tells: %+v", r)
+	}
+	if r := reported(t, "Main process received SIGINT, exiting\n"); r.NotMemory != "interrupted" {
+		t.Errorf("interrupted: %+v", r)
 	}
 	if r := reported(t, "Received 1 death signal, shutting down workers\n"); r.NotMemory != "terminated" ||
 		!strings.Contains(r.Cause, "SIGHUP") {

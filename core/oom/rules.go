@@ -399,9 +399,10 @@ var otherRules = []rule{
 	other("interrupted", ordered, spoken, "interrupted by the user",
 		`^KeyboardInterrupt|[^\w'"(\x60.]KeyboardInterrupt\b|Detected KeyboardInterrupt|[Ii]nterrupted by (?:the )?user`,
 		`Signal 2 \(SIGINT\) received|Received SIGINT`),
-	// torch/distributed/elastic: agent/server/api.py, multiprocessing/api.py
-	other("interrupted", ordered, spoken, "interrupted by the user",
-		`Received (?:2|Signals\.SIGINT) death signal|SignalException: .* got signal: 2\b`),
+	// torch/distributed/elastic: agent/server/api.py, multiprocessing/api.py; DeepSpeed's launcher/launch.py
+	other("interrupted", ordered, decreed, "interrupted by the user",
+		`Received (?:2|Signals\.SIGINT) death signal|SignalException: .* got signal: 2\b|process received SIGINT, exiting`),
+	other("terminated", killed, decreed, "terminated by SIGTERM", `\bprocess received SIGTERM, exiting`),
 	other("terminated", killed, consequence, "ended by SIGHUP: its terminal or its session was closed",
 		`Received (?:1|Signals\.SIGHUP) death signal|SignalException: .* got signal: 1\b|closing signal SIGHUP`,
 		`Signal 1 \(SIGHUP\) received|^\s*Hangup\s*$`),
@@ -410,7 +411,7 @@ var otherRules = []rule{
 		`collective operation timeout|Timed out waiting \d+ms`),
 	other("terminated", killed, consequence, "terminated by SIGTERM",
 		`[Rr]eceived (?:signal )?(?:SIGTERM|15|Signals\.SIGTERM)|Signal 15 \(SIGTERM\) received|^\s*Terminated\s*$`,
-		`SignalException|(?:exit ?code|return code)[ :=]+(?:-15|143)\b`),
+		`SignalException|(?i:exit ?code|return code)[ :=]+(?:-15|143)\b`),
 	other("worker_died", echo, consequence, "a process of the program ended",
 		`ChildFailedError|ProcessRaisedException|ProcessExitedException|CalledProcessError`,
 		`DataLoader worker \(pid.*exited unexpectedly|BrokenPipeError|ConnectionResetError|BrokenProcessPool`,

@@ -282,7 +282,7 @@ var Faults = []Fault{
 	{Name: "disk_full", Cause: "a file could not be written: the disk or a quota is full",
 		Spoken: `No space left on device|[Dd]isk quota exceeded|not enough disk space|PytorchStreamWriter failed writing|` +
 			`unexpected pos \d+ vs \d+|low on resource: ephemeral-storage`},
-	{Name: "nan", Cause: "the loss is no longer a finite number",
+	{Name: "nan", Cause: "the loss, or another value, is no longer a finite number",
 		// detr's engine.py, torchvision's references/detection/engine.py, and all who follow them, print this and exit
 		Spoken: `(?i)\bloss became infinite or nan at\b|\bloss is (?:nan|-?inf\w*|not finite|tensor\(nan\S*|` +
 			`non-finite)\W{1,4}(?:\w+ )?(?:stop|abort|exit|terminat|quit)`,
