@@ -88,8 +88,8 @@ func (a *attempt) inside(ended time.Time) *oom.Inside {
 }
 
 // lastWords adds to an outcome what the program's processes reported of theirs. A state counts only if it was found
-// to be complete and this run's.
-func (a *attempt) lastWords(out *run.Outcome) {
+// to be complete and this run's. It was saved at the end, whatever the program has printed of earlier ones of its name.
+func (a *attempt) lastWords(out *run.Outcome, courses []run.Course) {
 	if !a.words {
 		return
 	}
@@ -100,7 +100,9 @@ func (a *attempt) lastWords(out *run.Outcome) {
 	if w != nil && w.Path != "" && (out.Saved == nil || !sameFile(out.Saved.Path, w.Path)) {
 		w = &run.LastWords{Why: w.Path + " is not complete, or not the newest state of this run"}
 	}
-	out.LastWords = w
+	if out.LastWords = w; w != nil && w.Path != "" && !w.Kept {
+		out.Saved.At, out.Saved.Exact = courses, false
+	}
 }
 
 func sameFile(a, b string) bool {

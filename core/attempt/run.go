@@ -85,7 +85,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 		l.tap.close() // then the file is complete
 		trail.found(&out, time.Unix(0, l.stepped.Load()))
 		l.courses.Placed(out.Saved)
-		a.lastWords(&out)
+		a.lastWords(&out, l.courses.All())
 	}
 	return out, nil
 }

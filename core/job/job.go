@@ -117,7 +117,7 @@ type Job struct {
 }
 
 // Savers are the values that [Job.LastWords] may have.
-var Savers = []string{"accelerate", "basicsr", "transformers"}
+var Savers = []string{"accelerate", "basicsr", "nanogpt", "transformers"}
 
 // Data is a file or a folder of data.
 type Data struct {

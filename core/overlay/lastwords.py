@@ -16,6 +16,9 @@ writes at the end of this file. It has these names:
   refuse(owner, calls) is a reason not to save, or None.
   keep(owner)   is what a step changes before it fails, beside tensors and random numbers, and undo(owner, kept) sets it back.
   place(owner, step) is the path of the state of that step, as a resume is given it.
+  aside(owner, step, path), where states of all steps have one path: where the one that lies there is kept, or None if it
+                is of that step.
+  AGAIN         is there, and true, if a resume makes the validation of its step again.
   save(owner, step, into) has the program save into that empty folder, and returns [(path in it, path where it belongs)].
                 They are moved in this order; the last one is the state.
 
@@ -38,7 +41,7 @@ WORDS = "<last words>"  # the file name of FAMILY
 
 def start(say, quiet, loader):
     family = type(sys)("_launch_words")
-    family.STEP, family.BETWEEN = STEP, BETWEEN
+    family.STEP, family.BETWEEN, family.peek = STEP, BETWEEN, peek
     exec(compile(FAMILY, WORDS, "exec", dont_inherit=True), family.__dict__)
     Words(family, say, quiet).wait(loader)
 
@@ -194,7 +197,8 @@ class Words(object):
         began = time.monotonic()
         try:
             step, path, kept, where = self.speak(error, began)
-            self.plainly("words", step=step, path=path, kept=int(kept), skips=int(where == BETWEEN), ms=int(1000 * (time.monotonic() - began)), why="")
+            skips = where == BETWEEN and not getattr(self.family, "AGAIN", False)
+            self.plainly("words", step=step, path=path, kept=int(kept), skips=int(skips), ms=int(1000 * (time.monotonic() - began)), why="")
         except Wrong as e:
             self.plainly("words", why=str(e))
         except BaseException as e:  # Ctrl-C ends the saving
@@ -217,8 +221,11 @@ class Words(object):
         if step == 0:
             raise Wrong("no step was finished")
         path = os.path.abspath(self.family.place(owner, step))
+        older = None
         if os.path.lexists(path):
-            return step, path, True, where
+            older = self.family.aside(owner, step, path) if hasattr(self.family, "aside") else None
+            if older is None:
+                return step, path, True, where
         if where == STEP and not self.tracked:
             raise Wrong("the program has finished no step since it started, or a step changes too much beside the parameters")
         if where == STEP and (step != self.step or self.sum() != self.versions):
@@ -226,7 +233,7 @@ class Words(object):
         self.free(owner, error)
         if where == STEP:
             self.back(owner)
-        self.write(owner, step, os.path.dirname(path), began)
+        self.write(owner, step, path, older, began)
         return step, path, False, where
 
     def free(self, owner, error):
@@ -258,8 +265,8 @@ class Words(object):
         if self.kept is not None:
             self.family.undo(owner, self.kept)
 
-    def write(self, owner, step, top, began):
-        torch = sys.modules["torch"]
+    def write(self, owner, step, path, older, began):
+        torch, top = sys.modules["torch"], os.path.dirname(path)
         tensors = [t for m in self.alive[1:] for t in list(m.parameters()) + list(m.buffers())]
         for t in tensors:
             if t.is_floating_point() and not bool(t.detach().sum(dtype=torch.float32).isfinite()):
@@ -276,8 +283,10 @@ class Words(object):
         try:
             with Silence(), Limit(LIMIT - (time.monotonic() - began)), Watched(torch):
                 moves = self.family.save(owner, step, into)
-            if any(os.path.lexists(target) for _, target in moves):
+            if any(os.path.lexists(target) for _, target in moves if older is None or target != path):
                 raise Wrong("there is a part of that state already")
+            if older is not None:
+                preserve(path, older, into)
             for source, target in moves:
                 os.makedirs(os.path.dirname(target), exist_ok=True)
                 os.rename(source, target)
@@ -413,6 +422,53 @@ def restore(kept):
         sys.modules["numpy.random"].set_state(kept["numpy"])
     if "cuda" in kept:
         torch.cuda.set_rng_state_all(kept["cuda"])
+
+
+def preserve(path, older, into):
+    """Gives a file a second name, so that it is not lost when another takes its place. At each moment it has one."""
+    if os.path.islink(path) or not os.path.isfile(path):
+        raise Wrong("the older state is not a plain file")
+    stem, end = os.path.splitext(older)
+    for n in range(1, 100):
+        target = older if n == 1 else "%s-%d%s" % (stem, n, end)
+        try:
+            return os.link(path, target)
+        except FileExistsError:
+            continue
+        except OSError:  # a disk without such links
+            if os.path.lexists(target):
+                continue
+            import shutil
+
+            copy = os.path.join(into, "older")
+            shutil.copy2(path, copy)
+            return os.rename(copy, target)
+    raise Wrong("there are too many older states")
+
+
+def peek(path):
+    """What torch.save has written to a file, without its tensors, and with nothing of it run."""
+    import pickle
+    import zipfile
+
+    class Nothing(dict):
+        def __init__(self, *args, **named):
+            dict.__init__(self)
+
+        def __setstate__(self, state):
+            pass
+
+    class Plain(pickle.Unpickler):
+        def find_class(self, module, name):
+            return Nothing
+
+        def persistent_load(self, of):
+            return None
+
+    with zipfile.ZipFile(path) as z:
+        name, = [n for n in z.namelist() if n.count("/") == 1 and n.endswith("/data.pkl")]
+        with z.open(name) as f:
+            return Plain(f).load()
 
 
 def remove(folder):

@@ -148,10 +148,17 @@ func runWords(t *testing.T, env ...string) (out witnessOutcome, said *LastWords,
 
 func runWordsIn(t *testing.T, dir string, limit time.Duration, env ...string) (witnessOutcome, *LastWords, string) {
 	t.Helper()
-	witnessWrite(t, dir, wordsProgram)
-	part, known := LastWordsPart("transformers", limit)
+	return runWordsOf(t, "transformers", wordsProgram, dir, limit, env...)
+}
+
+// runWordsOf runs a program of that family; its states are in the folder out.
+func runWordsOf(t *testing.T, family string, program map[string]string, dir string, limit time.Duration,
+	env ...string) (witnessOutcome, *LastWords, string) {
+	t.Helper()
+	witnessWrite(t, dir, program)
+	part, known := LastWordsPart(family, limit)
 	if !known {
-		t.Fatal("transformers has no text")
+		t.Fatalf("%s has no text", family)
 	}
 	o, err := Install(filepath.Join(t.TempDir(), "attempt"), nil, nil, WitnessPart(), part)
 	if err != nil {
