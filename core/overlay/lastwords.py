@@ -55,7 +55,7 @@ class Words(object):
         self.family, self.plainly = family, say
         self.owner = None  # a weak reference
         self.pid = os.getpid()
-        self.step = None  # of the owner, when this one began
+        self.step = self.first = None  # of the owner, when this one began, and when its first one in this process did
         self.quiet_end = quiet(self.end)
         self.model = ()  # whose tensors these are
         self.still, self.moving, self.copies = [], [], []
@@ -128,6 +128,7 @@ class Words(object):
             import weakref
 
             self.owner, self.model, self.copies = weakref.ref(owner), (), []
+            self.first = step
             self.count()
         self.step = None  # if this fails, it is not known what is true
         models = self.family.models(owner)
@@ -218,8 +219,8 @@ class Words(object):
         if why:
             raise Wrong(why)
         step = self.family.number(owner, where)
-        if step == 0:
-            raise Wrong("no step was finished")
+        if step in (0, self.first):
+            raise Wrong("fewer than two steps were finished since the program started" if step else "no step was finished")
         path = os.path.abspath(self.family.place(owner, step))
         older = None
         if os.path.lexists(path):
@@ -227,7 +228,7 @@ class Words(object):
             if older is None:
                 return step, path, True, where
         if where == STEP and not self.tracked:
-            raise Wrong("the program has finished no step since it started, or a step changes too much beside the parameters")
+            raise Wrong("fewer than two steps were finished since the program started, or a step changes too much beside the parameters")
         if where == STEP and (step != self.step or self.sum() != self.versions):
             raise Wrong("the parameters are no longer those of the last finished step")
         self.free(owner, error)

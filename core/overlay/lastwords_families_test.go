@@ -192,3 +192,146 @@ func TestKilledLastWordsOfALoop(t *testing.T) {
 		t.Errorf("the files are %q", got)
 	}
 }
+
+// A program with neosr's names: iterations are micro-batches, a state names steps, and is two files. MORE may make a step
+// end in the middle of an iteration's count, as neosr's does where it accumulates an even number.
+var neosrProgram = map[string]string{
+	"failures.py":              failures,
+	"neosr/__init__.py":        "",
+	"neosr/models/__init__.py": "",
+	"neosr/models/image.py": `import os
+import torch
+from failures import fail, hooked
+
+
+class image:
+    def __init__(self, opt):
+        self.opt, self.is_train, self.net_d, self.n = opt, True, None, 0
+        self.net_g = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 8))
+        self.optimizer_g = torch.optim.Adam(self.net_g.parameters(), lr=0.05)
+        self.optimizers = [self.optimizer_g]
+        self.schedulers = [torch.optim.lr_scheduler.ExponentialLR(self.optimizer_g, 0.9)]
+
+    def feed_data(self, data):
+        self.lq = data
+
+    def optimize_parameters(self, current_iter):
+        self.n = (self.n + 1) % self.opt["accumulate"]
+        fail("forward", current_iter)
+        loss = (self.net_g(self.lq) - self.lq).square().mean()
+        hooked(loss, self.optimizer_g, current_iter)
+        loss.backward()
+        if self.n == 0:
+            self.optimizer_g.step()
+            self.optimizer_g.zero_grad()
+        print("step", current_iter, float(loss).hex(), flush=True)
+
+    def update_learning_rate(self, current_iter):
+        if self.n == 0:
+            self.schedulers[0].step()
+
+    def validation(self, current_iter):
+        self.is_train = False
+        self.feed_data(torch.ones(4, 8))
+        fail("eval", current_iter)
+        self.is_train = True
+
+    def save(self, epoch, step):
+        assert self.is_train
+        torch.save(self.net_g.state_dict(), os.path.join(self.opt["path"]["models"], "net_g_%d.pth" % step))
+        torch.save({"epoch": epoch, "iter": step, "optimizer": self.optimizer_g.state_dict(),
+                    "scheduler": self.schedulers[0].state_dict()},
+                   os.path.join(self.opt["path"]["training_states"], "%d.state" % step))
+`,
+	"main.py": `import os, sys
+sys.path.insert(0, os.getcwd())
+import torch
+from neosr.models.image import image
+from failures import read
+torch.set_num_threads(1)
+
+
+def train_pipeline():
+    torch.manual_seed(0)
+    out, accumulate = os.environ["OUT"], 3
+    opt = {"accumulate": accumulate, "path": {"models": out + "/models", "training_states": out + "/states"}}
+    for path in opt["path"].values():
+        os.makedirs(path, exist_ok=True)
+    model, current_iter, total_iters, epoch = image(opt), 0, 24, 0
+    if os.environ.get("RESUME"):
+        state = read(os.environ["RESUME"])
+        current_iter = state["iter"] * accumulate
+        model.net_g.load_state_dict(read(out + "/models/net_g_%d.pth" % state["iter"]))
+        model.optimizer_g.load_state_dict(state["optimizer"])
+        model.schedulers[0].load_state_dict(state["scheduler"])
+    exec(os.environ.get("MORE", ""))
+    for epoch in range(3):
+        for _ in range(10):
+            current_iter += 1
+            if current_iter > total_iters:
+                break
+            model.feed_data(torch.rand(4, 8, generator=torch.Generator().manual_seed(current_iter)))
+            model.optimize_parameters(current_iter)
+            model.update_learning_rate(current_iter)
+            if current_iter % (3 * accumulate) == 0:
+                model.save(epoch, current_iter // accumulate)
+            if current_iter % (2 * accumulate) == 0:
+                model.validation(current_iter // accumulate)
+    model.validation(-1)
+
+
+train_pipeline()
+`,
+}
+
+// What neosr leaves of a step that it accumulates: the last finished one, whole.
+func TestLastWordsOfAccumulatedSteps(t *testing.T) {
+	run := func(t *testing.T, dir string, env ...string) (witnessOutcome, *LastWords, string) {
+		t.Helper()
+		return runWordsOf(t, "basicsr", neosrProgram, dir, 20*time.Second, env...)
+	}
+	whole, said, _ := run(t, t.TempDir())
+	if all := stepsOf(whole); len(all) != 24 || said != nil {
+		t.Fatalf("%q %+v\n%s", all, said, whole.stderr)
+	}
+	for _, c := range []struct {
+		fail, more string
+		step       int64
+		files, why string
+		skips      bool
+	}{
+		{fail: "forward:13", step: 4, files: "3.state 4.state"}, // the first pass of the 5th step
+		{fail: "backward:15", step: 4, files: "3.state 4.state"},
+		{fail: "forward:16", step: 5, files: "3.state 5.state"},
+		{fail: "eval:4", step: 4, files: "3.state 4.state", skips: true},
+		{fail: "eval:-1", step: 8, files: "3.state 6.state 8.state", skips: true}, // the last one, after all training
+		{fail: "backward:10", step: 3, files: "3.state"},                          // it has saved that itself
+		{fail: "optimizer:15", files: "3.state", why: "in the step of the optimizer"},
+		{fail: "forward:2", why: "no step was finished"},
+		{fail: "forward:15", more: "opt['accumulate'] = 1", files: "3.state", why: "no longer those of the last finished step"},
+	} {
+		t.Run(c.fail+c.more, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			out, said, top := run(t, dir, "FAIL="+c.fail, "MORE="+c.more)
+			if out.code != 1 || !strings.HasSuffix(out.stderr, "CUDA out of memory. Tried to allocate 2.00 GiB\n") {
+				t.Fatalf("it ends as it does without: %d\n%s", out.code, out.stderr)
+			}
+			states := filepath.Join(top, "states")
+			if got := namesIn(t, states); got != c.files {
+				t.Errorf("the files are %q, want %q; %+v", got, c.files, said)
+			}
+			if c.why != "" {
+				if said == nil || said.Path != "" || !strings.Contains(said.Why, c.why) {
+					t.Fatalf("it reports %+v; want no state, because %q", said, c.why)
+				}
+				return
+			}
+			if said == nil || said.Step != c.step || filepath.Dir(said.Path) != states || said.Skips != c.skips {
+				t.Fatalf("it reports %+v; want step %d", said, c.step)
+			}
+			resumed, _, _ := run(t, dir, "RESUME="+said.Path)
+			sameEnd(t, whole, resumed, 24-3*int(c.step))
+		})
+	}
+}

@@ -83,5 +83,5 @@ var neosr = dialect{
 	layout:  arch.Layout{NetworkLast: true}, // model_to_device in models/base.py, and feed_data in models/image.py
 	valFreq: "val.val_freq", totalIter: "logger.total_iter", metrics: "val.metrics", queue: "datasets.train.queue_size", gpus: "num_gpu",
 	folder: "experiments", resumeFlag: "--auto_resume", defaultTile: -1, defaultAccumulation: 1,
-	save: job.Save{Signal: "SIGINT", Stops: true},
+	save: job.Save{Signal: "SIGINT", Stops: true}, lastWords: "basicsr",
 }

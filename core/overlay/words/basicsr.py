@@ -1,28 +1,39 @@
-"""How BasicSR saves a whole state: basicsr/train.py and models/base_model.py at 8d56e3a0.
+"""How BasicSR and neosr save a whole state: basicsr/train.py and models/base_model.py at 8d56e3a0, neosr's train.py and
+models/image.py at 31c70226.
 
-An iteration begins with update_learning_rate, which moves the schedulers on before anything is trained; they are set back.
-A state is two kinds of files: networks in path.models, and what a resume is given, N.state, in path.training_states.
+An iteration of BasicSR begins with update_learning_rate, which moves the schedulers on before anything is trained; they are
+set back. One of neosr begins with feed_data; it counts micro-batches, and a state names steps, so only a step that ends with
+a whole number of them has one. A state is two kinds of files: networks in path.models, and what a resume is given, N.state,
+in path.training_states.
 """
 import os
 import sys
 
-SEEN = {"basicsr.models.base_model": {"BaseModel.update_learning_rate": ["self", "current_iter"]}}
+SEEN = {
+    "basicsr.models.base_model": {"BaseModel.update_learning_rate": ["self", "current_iter"]},
+    "neosr.models.image": {"image.feed_data": ["self"]},
+    "neosr.models.otf": {"otf.feed_data": ["self"]},
+}
 
-now = {}  # the iteration that has begun, and its epoch
+now = {}  # the iteration that has begun, how many of them a step has, and the epoch
 
 
-def begun(model, iteration):
+def begun(model, iteration=None):
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_name != "train_pipeline":
         frame = frame.f_back
-    if frame is None:
+    names = {} if frame is None else frame.f_locals
+    if iteration is None:
+        iteration = names.get("current_iter", 0)
+    if not 0 < iteration <= names.get("total_iters", iteration):  # the last validation of all
         return None
-    now["iteration"], now["epoch"] = iteration, frame.f_locals["epoch"]
-    return model, iteration - 1
+    now["iteration"], now["epoch"] = iteration, names["epoch"]
+    now["passes"] = names.get("accumulate", 1)
+    return model, number(model, STEP)
 
 
 def number(model, where):
-    return now["iteration"] - (1 if where == STEP else 0)
+    return (now["iteration"] - (1 if where == STEP else 0)) // now["passes"]
 
 
 def models(model):
@@ -30,7 +41,7 @@ def models(model):
 
 
 def within(calls):
-    names = [name for file, name in calls if "/basicsr/" in file or file.startswith("basicsr/")]
+    names = [name for _, name in calls]
     if "train_pipeline" not in names or "save" in names:
         return None
     if "validation" in names:
@@ -62,6 +73,7 @@ def save(model, step, into):
     paths = model.opt["path"]
     before = dict(paths)
     paths["models"] = paths["training_states"] = into
+    model.is_train = True  # a validation of neosr changes that
     try:
         model.save(now["epoch"], step)
     finally:
