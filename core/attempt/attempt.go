@@ -170,11 +170,13 @@ type attempt struct {
 	overlay *overlay.Overlay      // nil if the program's Python needs no hook
 	witness *overlay.Witness      // nil if the program does not report its memory
 	words   bool                  // its processes save their state when an out-of-memory ends them
-	unheard string                // why the program cannot report its memory
-	unasked bool                  // nobody asked for that report: it is kept only if a request was refused
-	hookDir string                // the folder of its hook, if not dir; removed after the attempt
-	masked  string                // what hides the exit code of the program; "": nothing
-	over    string                // the file that allows a shielded program to end; "": it is not shielded
+	// wholeEpochs: its processes do not, because a state is of whole epochs
+	wholeEpochs bool
+	unheard     string // why the program cannot report its memory
+	unasked     bool   // nobody asked for that report: it is kept only if a request was refused
+	hookDir     string // the folder of its hook, if not dir; removed after the attempt
+	masked      string // what hides the exit code of the program; "": nothing
+	over        string // the file that allows a shielded program to end; "": it is not shielded
 	// resume is the state that it resumes from; nil: it begins from the beginning. scale is run.Plan.Scale.
 	resume *run.State
 	scale  float64

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
 	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/private"
@@ -36,6 +37,7 @@ func (x *Executor) hook(a *attempt, sources []overlay.File) (err error) {
 		}
 	}
 	if x.LastWords > 0 && x.Job != nil && a.trial == "" && unreachable(a) == "" {
+		a.wholeEpochs = x.Job.LastWords == job.WholeEpochs
 		part, known := overlay.LastWordsPart(x.Job.LastWords, x.LastWords)
 		if a.words = known; known {
 			parts = append(parts, part)
@@ -90,6 +92,9 @@ func (a *attempt) inside(ended time.Time) *oom.Inside {
 // lastWords adds to an outcome what the program's processes reported of theirs. A state counts only if it was found
 // to be complete and this run's. It was saved at the end, whatever the program has printed of earlier ones of its name.
 func (a *attempt) lastWords(out *run.Outcome, courses []run.Course) {
+	if a.wholeEpochs && out.Ending == run.OutOfMemory {
+		out.LastWords = &run.LastWords{Why: "its states are of whole epochs"}
+	}
 	if !a.words {
 		return
 	}

@@ -39,6 +39,7 @@ const unfinishedWords = ".launch-last-words-"
 // LastWords is what became of a process's last words.
 type LastWords struct {
 	Step int64  // optimizer steps that the state has
+	Unit string // "epoch": Step counts those; "": optimizer steps
 	Path string // the state; "" if there is none
 	Kept bool   // the program itself had saved that step before
 	Why  string // why there is none
@@ -61,7 +62,7 @@ func (r Report) LastWords() *LastWords {
 				said = &LastWords{Why: "the process was ended while it saved"}
 			}
 		case said == nil || w.Path != "" || said.Path == "":
-			said = &LastWords{Step: w.Step, Path: w.Path, Kept: w.Kept != 0, Why: w.Why, Skips: w.Skips != 0,
+			said = &LastWords{Step: w.Step, Unit: w.Unit, Path: w.Path, Kept: w.Kept != 0, Why: w.Why, Skips: w.Skips != 0,
 				Took: time.Duration(w.MS) * time.Millisecond}
 		}
 	}
@@ -70,7 +71,7 @@ func (r Report) LastWords() *LastWords {
 
 // words is a line of lastwords.py: the folder in which a state is being written, the state, or why there is none.
 type words struct {
-	Writing, Path, Why string
-	Step, MS           int64
-	Kept, Skips        int
+	Writing, Path, Why, Unit string
+	Step, MS                 int64
+	Kept, Skips              int
 }

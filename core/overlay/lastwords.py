@@ -10,6 +10,8 @@ writes at the end of this file. It has these names:
                 parameters) is called. The call is compiled into the function; there is no wrapper and no frame.
   begun(...)    returns (owner, step): the object that holds all, and the number of optimizer steps that it has finished.
   number(owner, where) is that number now.
+  found(frames) returns the owner, instead of begun, from the frames that led to the failure. Such a family has no STEP.
+  UNIT          is "epoch" if what is counted are those.
   models(owner) are its modules. Their tensors must not change between the beginning of a step and the failure.
   within(calls) says where the program failed, by the names of the functions that led there, outermost first: STEP, within
                 the passes of a step; BETWEEN, where the last step is finished and no other has begun; or None.
@@ -35,13 +37,14 @@ COPIES = 64 << 20  # bytes of tensors that the passes change, and that are kept
 ONCE = 256 << 20  # bytes of other tensors without a gradient that are copied once, to see which of them change
 SPARE = 64 << 20  # bytes of a disk that stay free
 STEP, BETWEEN = "step", "between"
+WHOLE = "its states are of whole epochs"
 NAME = ".launch-last-words-"
 WORDS = "<last words>"  # the file name of FAMILY
 
 
 def start(say, quiet, loader):
     family = type(sys)("_launch_words")
-    family.STEP, family.BETWEEN, family.peek = STEP, BETWEEN, peek
+    family.STEP, family.BETWEEN, family.WHOLE, family.peek = STEP, BETWEEN, WHOLE, peek
     exec(compile(FAMILY, WORDS, "exec", dont_inherit=True), family.__dict__)
     Words(family, say, quiet).wait(loader)
 
@@ -199,15 +202,19 @@ class Words(object):
         try:
             step, path, kept, where = self.speak(error, began)
             skips = where == BETWEEN and not getattr(self.family, "AGAIN", False)
-            self.plainly("words", step=step, path=path, kept=int(kept), skips=int(skips), ms=int(1000 * (time.monotonic() - began)), why="")
+            unit, ms = getattr(self.family, "UNIT", ""), int(1000 * (time.monotonic() - began))
+            self.plainly("words", step=step, unit=unit, path=path, kept=int(kept), skips=int(skips), ms=ms, why="")
         except Wrong as e:
             self.plainly("words", why=str(e))
         except BaseException as e:  # Ctrl-C ends the saving
             self.plainly("words", why=("saving failed: %s: %s" % (type(e).__name__, e))[:300])
 
     def speak(self, error, began):
-        owner = None if self.owner is None else self.owner()
-        if owner is None or self.step is None:
+        if hasattr(self.family, "found"):
+            owner = self.family.found(frames(error.__traceback__))
+        else:
+            owner = None if self.owner is None or self.step is None else self.owner()
+        if owner is None:
             raise Wrong("launch saw no training step begin")
         calls = names(error.__traceback__)
         where = self.family.within(calls)
@@ -371,14 +378,18 @@ def place(node, line):
                 place(child, line)
 
 
+def frames(at):
+    """The frames of a traceback, outermost first."""
+    all = []
+    while at is not None:
+        all.append(at.tb_frame)
+        at = at.tb_next
+    return all
+
+
 def names(at):
     """The files and functions of a traceback, outermost first."""
-    calls = []
-    while at is not None:
-        code = at.tb_frame.f_code
-        calls.append((code.co_filename, code.co_name))
-        at = at.tb_next
-    return calls
+    return [(f.f_code.co_filename, f.f_code.co_name) for f in frames(at)]
 
 
 def size(tensors):

@@ -335,3 +335,126 @@ func TestLastWordsOfAccumulatedSteps(t *testing.T) {
 		})
 	}
 }
+
+// A program with timm's names, whose states are of whole epochs and are written after a validation.
+var epochsProgram = map[string]string{
+	"failures.py": failures,
+	"saver.py": `import os
+import torch
+from failures import fail
+
+
+class Saver:
+    def __init__(self, model, optimizer, folder):
+        self.model, self.optimizer, self.checkpoint_dir, self.extension = model, optimizer, folder, ".pth.tar"
+        os.makedirs(folder, exist_ok=True)
+
+    def _save(self, path, epoch, metric=None):
+        state = {"epoch": epoch, "state_dict": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        if metric is not None:
+            state["metric"] = metric
+        torch.save(state, path)
+
+    def save_checkpoint(self, epoch, metric):
+        fail("saving", epoch)
+        self._save(os.path.join(self.checkpoint_dir, "tmp" + self.extension), epoch, metric)
+        os.replace(os.path.join(self.checkpoint_dir, "tmp" + self.extension),
+                   os.path.join(self.checkpoint_dir, "last" + self.extension))
+`,
+	"main.py": `import os
+import torch
+from failures import fail, hooked, read
+from saver import Saver
+torch.set_num_threads(1)
+
+
+def train_one_epoch(epoch, model, optimizer):
+    torch.manual_seed(epoch)
+    model.train()
+    for i in range(3):
+        fail("forward", epoch)
+        x = torch.rand(4, 8)
+        loss = (model(x) - x).square().mean()
+        hooked(loss, optimizer, epoch)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        print("step", epoch, i, float(loss).hex(), flush=True)
+
+
+def validate(epoch, model):
+    model.eval()
+    fail("eval", epoch)
+    return float(model(torch.ones(4, 8)).sum())
+
+
+def main():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 8))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+    saver = Saver(model, optimizer, os.environ["OUT"])
+    start = 0
+    if os.environ.get("RESUME"):
+        state = read(os.environ["RESUME"])
+        model.load_state_dict(state["state_dict"])
+        optimizer.load_state_dict(state["optimizer"])
+        start = state["epoch"] + 1
+    exec(os.environ.get("MORE", ""))
+    for epoch in range(start, 5):
+        train_one_epoch(epoch, model, optimizer)
+        saver.save_checkpoint(epoch, validate(epoch, model))
+
+
+main()
+`,
+}
+
+// What is left of a program of whole epochs: where its validation fails, the epoch before it, and within an epoch nothing.
+func TestLastWordsOfEpochs(t *testing.T) {
+	run := func(t *testing.T, dir string, env ...string) (witnessOutcome, *LastWords, string) {
+		t.Helper()
+		return runWordsOf(t, "timm", epochsProgram, dir, 20*time.Second, env...)
+	}
+	whole, said, _ := run(t, t.TempDir())
+	if all := stepsOf(whole); len(all) != 15 || said != nil {
+		t.Fatalf("%q %+v\n%s", all, said, whole.stderr)
+	}
+	for _, c := range []struct {
+		fail, more string
+		epochs     int64
+		files, why string
+	}{
+		{fail: "eval:2", epochs: 3, files: "last-1.pth.tar last.pth.tar"},
+		{fail: "eval:0", epochs: 1, files: "last.pth.tar"},
+		{fail: "forward:2", files: "last.pth.tar", why: "its states are of whole epochs"},
+		{fail: "backward:2", files: "last.pth.tar", why: "its states are of whole epochs"},
+		{fail: "optimizer:2", files: "last.pth.tar", why: "in the step of the optimizer"},
+		{fail: "saving:2", files: "last.pth.tar", why: "cannot tell whether"},
+		{fail: "eval:2", more: "model[0].weight.register_hook(lambda g: g * float('nan'))", files: "last.pth.tar",
+			why: "not finite"},
+	} {
+		t.Run(c.fail+c.more, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			out, said, top := run(t, dir, "FAIL="+c.fail, "MORE="+c.more)
+			if out.code != 1 || !strings.HasSuffix(out.stderr, "CUDA out of memory. Tried to allocate 2.00 GiB\n") {
+				t.Fatalf("it ends as it does without: %d\n%s", out.code, out.stderr)
+			}
+			if got := namesIn(t, top); got != c.files {
+				t.Errorf("the files are %q, want %q; %+v", got, c.files, said)
+			}
+			if c.why != "" {
+				if said == nil || said.Path != "" || !strings.Contains(said.Why, c.why) {
+					t.Fatalf("it reports %+v; want no state, because %q", said, c.why)
+				}
+				return
+			}
+			if said == nil || said.Step != c.epochs || said.Unit != "epoch" || !said.Skips ||
+				said.Path != filepath.Join(top, "last.pth.tar") {
+				t.Fatalf("it reports %+v; want %d epochs", said, c.epochs)
+			}
+			resumed, _, _ := run(t, dir, "RESUME="+said.Path)
+			sameEnd(t, whole, resumed, 15-3*int(c.epochs))
+		})
+	}
+}

@@ -60,7 +60,7 @@ func ParseReport(text []byte) Report {
 		case "error":
 			r.Errors[e.Path] = e.Error
 		case "words":
-			r.words = append(r.words, words{e.Writing, e.Path, e.Why, e.Step, e.MS, e.Kept, e.Skips})
+			r.words = append(r.words, words{e.Writing, e.Path, e.Why, e.Unit, e.Step, e.MS, e.Kept, e.Skips})
 		case "instance":
 			r.Instances = append(r.Instances, Instance{Path: e.Path, Class: e.Class, PID: e.PID, Values: e.Values})
 		}

@@ -43,6 +43,7 @@ func (dualattn) Recognize(_ context.Context, c job.Command) (plugin.Recognized, 
 		Options: x.options, Batch: job.Batch{Micro: x.micro, Accumulation: x.accum, Ranks: 1},
 		Files: x.files(), Knobs: x.knobs(), Signs: x.signs(), Resume: x.resume(), Rehearsal: x.rehearsal(),
 		Exclusive: x.states(), Warnings: x.warnings(), Truths: x.truths(), Data: x.data(),
+		LastWords: job.WholeEpochs, // also where a validation fails: a state has its figures, and decides which is the best
 	}
 	x.job.Faults = x.faults(x.job.Warnings)
 	return x, nil

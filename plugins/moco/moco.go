@@ -254,7 +254,7 @@ func (p *project) job() *job.Job {
 		Dialect: p.dialect, Name: p.name(), Arch: p.named,
 		Batch: job.Batch{Micro: p.micro, Accumulation: p.accumulate(), Ranks: p.world},
 		Signs: p.signs(), Resume: p.resumption(), Rehearsal: p.rehearsal(), Exclusive: p.exclusive(),
-		Warnings: p.warnings, Truths: p.said, Data: p.reads(),
+		Warnings: p.warnings, Truths: p.said, Data: p.reads(), LastWords: job.WholeEpochs,
 	}
 	for _, o := range p.options {
 		j.Options = append(j.Options, o.Option)
