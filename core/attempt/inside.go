@@ -95,19 +95,27 @@ func (a *attempt) lastWords(out *run.Outcome, courses []run.Course) {
 	if a.wholeEpochs && out.Ending == run.OutOfMemory {
 		out.LastWords = &run.LastWords{Why: "its states are of whole epochs"}
 	}
-	if !a.words {
+	w := a.said()
+	if w == nil {
 		return
 	}
-	w := (*run.LastWords)(a.overlay.Report().LastWords())
-	if w != nil && w.Path == "" && out.Ending != run.OutOfMemory { // such as a library that could not be followed
+	if w.Path == "" && out.Ending != run.OutOfMemory { // such as a library that could not be followed
 		return
 	}
-	if w != nil && w.Path != "" && (out.Saved == nil || !sameFile(out.Saved.Path, w.Path)) {
+	if w.Path != "" && (out.Saved == nil || !sameFile(out.Saved.Path, w.Path)) {
 		w = &run.LastWords{Why: w.Path + " is not complete, or not the newest state of this run"}
 	}
-	if out.LastWords = w; w != nil && w.Path != "" && !w.Kept {
+	if out.LastWords = w; w.Path != "" && !w.Kept {
 		out.Saved.At, out.Saved.Exact = courses, false
 	}
+}
+
+// said is what the program's processes reported of their last words; nil if nothing.
+func (a *attempt) said() *run.LastWords {
+	if !a.words {
+		return nil
+	}
+	return (*run.LastWords)(a.overlay.Report().LastWords())
 }
 
 func sameFile(a, b string) bool {

@@ -83,6 +83,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	out.Program = seen.end()
 	if trail != nil {
 		l.tap.close() // then the file is complete
+		trail.words = a.said()
 		trail.found(&out, time.Unix(0, l.stepped.Load()))
 		l.courses.Placed(out.Saved)
 		a.lastWords(&out, l.courses.All())

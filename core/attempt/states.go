@@ -31,6 +31,7 @@ type trail struct {
 	watch  *states.Watch
 	wrote  *os.File          // may be nil
 	marked map[string]string // folders that only this run used
+	words  *run.LastWords    // of the program, once it has ended; may be nil
 }
 
 // follow starts a trail. folder is the attempt's own. If it is "", no notes outlive launch, and the program's output is
@@ -88,6 +89,9 @@ func (t *trail) evidence(stepped bool, last time.Time) states.Evidence {
 	e := states.Evidence{Wrote: t.watch.Wrote, Foreign: t.watch.Foreign, Order: t.watch.Order, Held: held,
 		Rewritten: t.watch.Rewritten,
 		Stepped:   last, Alone: t.x.Job.Batch.Ranks == 1}
+	if w := t.words; w != nil && w.Path != "" && !w.Kept {
+		e.Said = func(path string) bool { return sameFile(path, w.Path) }
+	}
 	if t.log != "" {
 		e.Printed, e.Told = printed(t.log, t.x.Job, t.dir), told(t.log, t.x.Job, t.dir)
 	}

@@ -220,9 +220,11 @@ class Words(object):
         where = self.family.within(calls)
         if where is None:
             raise Wrong("launch cannot tell whether the last step was finished where the program failed")
-        if any("/torch/optim/" in file for file, _ in calls):
-            raise Wrong("the program failed in the step of the optimizer, which may be half done")
-        why = self.family.refuse(owner, calls) or several()
+        why = self.family.refuse(owner, calls)
+        if why is None and any("/torch/optim/" in file for file, _ in calls):
+            why = "the program failed in the step of the optimizer, which may be half done"
+        if why is None:
+            why = several()
         if why:
             raise Wrong(why)
         step = self.family.number(owner, where)

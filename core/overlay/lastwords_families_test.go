@@ -428,7 +428,7 @@ func TestLastWordsOfEpochs(t *testing.T) {
 		{fail: "eval:0", epochs: 1, files: "last.pth.tar"},
 		{fail: "forward:2", files: "last.pth.tar", why: "its states are of whole epochs"},
 		{fail: "backward:2", files: "last.pth.tar", why: "its states are of whole epochs"},
-		{fail: "optimizer:2", files: "last.pth.tar", why: "in the step of the optimizer"},
+		{fail: "optimizer:2", files: "last.pth.tar", why: "its states are of whole epochs"},
 		{fail: "saving:2", files: "last.pth.tar", why: "cannot tell whether"},
 		{fail: "eval:2", more: "model[0].weight.register_hook(lambda g: g * float('nan'))", files: "last.pth.tar",
 			why: "not finite"},
@@ -455,6 +455,169 @@ func TestLastWordsOfEpochs(t *testing.T) {
 			}
 			resumed, _, _ := run(t, dir, "RESUME="+said.Path)
 			sameEnd(t, whole, resumed, 15-3*int(c.epochs))
+		})
+	}
+}
+
+// A trainer with Lightning's names. A state counts the batches of the validation, and a resume makes the rest of it.
+var lightningProgram = map[string]string{
+	"failures.py":       failures,
+	"loops/__init__.py": "",
+	"loops/evaluation.py": `import torch
+from types import SimpleNamespace as Space
+from failures import fail
+
+
+class EvaluationLoop:
+    def __init__(self, trainer):
+        self.trainer = trainer
+        counts = lambda: Space(ready=0, started=0, processed=0, completed=0)
+        self.batch_progress = Space(total=counts(), current=counts(), is_last_batch=False)
+
+    def run(self):
+        total = 0.0
+        for i in range(self.batch_progress.current.completed, 3):
+            for c in (self.batch_progress.total, self.batch_progress.current):
+                c.ready, c.started = c.ready + 1, c.started + 1
+            total += self._evaluation_step(i)
+            for c in (self.batch_progress.total, self.batch_progress.current):
+                c.processed, c.completed = c.processed + 1, c.completed + 1
+        print("step", self.trainer.global_step, "eval", total.hex(), flush=True)
+        self.batch_progress.current.completed = self.batch_progress.total.completed = 0
+
+    def _evaluation_step(self, i):
+        if i == 1:
+            fail("eval", self.trainer.global_step)
+        with torch.no_grad():
+            return float(self.trainer.lightning_module(torch.ones(4, 8) * i).sum())
+`,
+	"loops/training_epoch_loop.py": `import torch
+from types import SimpleNamespace as Space
+from failures import fail, hooked
+from loops.evaluation import EvaluationLoop
+
+
+class EpochLoop:
+    def __init__(self, trainer):
+        self.trainer, self.val_loop, self._restart_stage, self.ready = trainer, EvaluationLoop(trainer), None, 0
+        self._results = {"a": Space(meta=Space(name="train_loss"))}
+
+    def _num_ready_batches_reached(self):
+        return self.ready == 4
+
+    def advance(self):
+        self.ready += 1
+        t = self.trainer
+        x = torch.rand(4, 8, generator=torch.Generator().manual_seed(t.global_step))
+        fail("forward", t.global_step)
+        loss = (t.lightning_module(x) - x).square().mean()
+        loss.backward()
+        t.optimizer.step()
+        t.optimizer.zero_grad()
+        t.global_step += 1
+        print("step", t.global_step, float(loss).hex(), flush=True)
+
+    def on_advance_end(self):
+        if self.ready in self.trainer.validates:
+            self.val_loop.run()
+`,
+	"main.py": `import os, sys
+sys.path.insert(0, os.getcwd())
+import torch
+from types import SimpleNamespace as Space
+from loops.training_epoch_loop import EpochLoop
+from failures import read
+torch.set_num_threads(1)
+torch.manual_seed(0)
+
+
+class Trainer:
+    def __init__(self):
+        self.lightning_module = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+        self.optimizer = torch.optim.Adam(self.lightning_module.parameters(), lr=0.05)
+        self.global_step = self.current_epoch = 0
+        self.validates, self.callbacks = (4,), []
+        self.lr_scheduler_configs = [Space(reduce_on_plateau=False, interval="epoch", monitor=None)]
+        self.checkpoint_callback = Space(dirpath=os.environ["OUT"])
+        self.fit_loop = Space(epoch_loop=EpochLoop(self))
+
+    def save_checkpoint(self, path):
+        p = self.fit_loop.epoch_loop.val_loop.batch_progress
+        torch.save({"module": self.lightning_module.state_dict(), "optimizer": self.optimizer.state_dict(),
+                    "step": self.global_step, "epoch": self.current_epoch, "ready": p.total.ready,
+                    "completed": p.current.completed}, path)
+
+    def fit(self, path):
+        loop = self.fit_loop.epoch_loop
+        os.makedirs(os.environ["OUT"], exist_ok=True)
+        if path:
+            s = read(path)
+            self.lightning_module.load_state_dict(s["module"])
+            self.optimizer.load_state_dict(s["optimizer"])
+            self.global_step, self.current_epoch = s["step"], s["epoch"]
+            assert s["ready"] == 1
+            loop.val_loop.batch_progress.current.completed = s["completed"]
+            loop.ready = 4
+            loop.on_advance_end()
+            self.current_epoch += 1
+        while self.current_epoch < 4:
+            loop.ready = 0
+            while loop.ready < 4:
+                loop.advance()
+                loop.on_advance_end()
+            self.current_epoch += 1
+
+
+trainer = Trainer()
+exec(os.environ.get("MORE", ""))
+trainer.fit(os.environ.get("RESUME"))
+`,
+}
+
+// What Lightning leaves: the state before the validation that fails at the end of an epoch, and a resume makes all of it.
+func TestLastWordsOfLightning(t *testing.T) {
+	run := func(t *testing.T, dir string, env ...string) (witnessOutcome, *LastWords, string) {
+		t.Helper()
+		return runWordsOf(t, "lightning", lightningProgram, dir, 20*time.Second, env...)
+	}
+	whole, said, _ := run(t, t.TempDir())
+	if all := stepsOf(whole); len(all) != 20 || said != nil {
+		t.Fatalf("%q %+v\n%s", all, said, whole.stderr)
+	}
+	for _, c := range []struct {
+		fail, more string
+		files, why string
+	}{
+		{fail: "eval:8", files: "epoch=1-step=8-before-validation.ckpt"},
+		{fail: "eval:8", more: "trainer.callbacks = [Space(monitor='val_loss')]", files: "epoch=1-step=8-before-validation.ckpt"},
+		{fail: "forward:6", why: "at its first batch"},
+		{fail: "eval:6", more: "trainer.validates = (2, 4)", why: "at its first batch"},
+		{fail: "eval:8", more: "trainer.callbacks = [Space(monitor='train_loss_epoch')]", why: "a figure of the epoch's training"},
+		{fail: "eval:8", more: "trainer.lr_scheduler_configs[0].reduce_on_plateau = True", why: "leaves out a step of the schedule"},
+		{fail: "eval:8", more: "del trainer.fit_loop.epoch_loop._restart_stage", why: "a step of the schedule twice"},
+		{fail: "eval:8", more: "trainer.checkpoint_callback = None", why: "no ModelCheckpoint"},
+	} {
+		t.Run(c.fail+c.more, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			out, said, top := run(t, dir, "FAIL="+c.fail, "MORE="+c.more)
+			if out.code != 1 || !strings.HasSuffix(out.stderr, "CUDA out of memory. Tried to allocate 2.00 GiB\n") {
+				t.Fatalf("it ends as it does without: %d\n%s", out.code, out.stderr)
+			}
+			if got := namesIn(t, top); got != c.files {
+				t.Errorf("the files are %q, want %q; %+v", got, c.files, said)
+			}
+			if c.why != "" {
+				if said == nil || said.Path != "" || !strings.Contains(said.Why, c.why) {
+					t.Fatalf("it reports %+v; want no state, because %q", said, c.why)
+				}
+				return
+			}
+			if said == nil || said.Step != 8 || said.Skips || said.Path != filepath.Join(top, c.files) {
+				t.Fatalf("it reports %+v", said)
+			}
+			resumed, _, _ := run(t, dir, "RESUME="+said.Path)
+			sameEnd(t, whole, resumed, 11)
 		})
 	}
 }

@@ -143,6 +143,7 @@ type Evidence struct {
 	Printed func(path string) Claim // what the program printed about a state at this path
 	Wrote   func(ID) bool           // a process of this run was seen to write the file
 	Foreign func(ID) bool           // a process of another run was seen to write the file
+	Said    func(path string) bool  // a process of this run has told launch that it wrote it
 	Held    []string                // folders that only this run writes into, because it holds their locks
 	Order   func(path string) int64 // in which the states were written; 0: not known
 	Told    func(path string) int64 // in which the program printed that it saves them; 0: it did not
@@ -160,7 +161,7 @@ func (e Evidence) ours(path string, m Mark) bool {
 		return false
 	}
 	switch {
-	case e.Wrote != nil && slices.ContainsFunc(m.ids, e.Wrote):
+	case e.Wrote != nil && slices.ContainsFunc(m.ids, e.Wrote), e.Said != nil && e.Said(path):
 		return true
 	case e.Foreign != nil && slices.ContainsFunc(m.ids, e.Foreign):
 		return false

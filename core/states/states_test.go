@@ -71,6 +71,9 @@ func TestWhoseStateItIs(t *testing.T) {
 			m, _ := look(dir + "/runs/b/0002.pt")
 			return Evidence{Wrote: func(id ID) bool { return id == m.ID }}
 		}, "runs/b/0002.pt"},
+		"its process reported it": {func(dir string) Evidence {
+			return Evidence{Said: func(path string) bool { return path == dir+"/runs/b/0002.pt" }}
+		}, "runs/b/0002.pt"},
 		"the older one was saved": {func(dir string) Evidence {
 			return Evidence{Printed: onlyOf(dir + "/runs/b/0001.pt")}
 		}, "runs/b/0001.pt"},

@@ -29,7 +29,8 @@ type dialect struct {
 	// save is the program's own way to save on request. Ctrl-C is caught: redux saves after the iteration (train.py:397 at
 	// 68629319), neosr at once (train.py:405 at 31c70226). BasicSR catches nothing.
 	save job.Save
-	// lastWords is as in [job.Job]. traiNNer-redux saves a state itself when anything is raised (train.py:514).
+	// lastWords is as in [job.Job]. traiNNer-redux saves a state itself when anything is raised (train.py:514),
+	// also where the optimizer's step has failed, unless it saved one in the last minute; launch cannot undo that.
 	lastWords string
 }
 
