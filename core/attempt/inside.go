@@ -93,12 +93,14 @@ func (a *attempt) lastWords(out *run.Outcome) {
 	if !a.words {
 		return
 	}
-	w := (*run.LastWords)(a.overlay.Report().LastWords())
-	if w != nil && w.Path == "" && out.Ending != run.OutOfMemory { // such as a library that could not be followed
-		return
+	report := a.overlay.Report()
+	report.Clear()
+	w := (*run.LastWords)(report.LastWords())
+	if out.Ending != run.OutOfMemory && (w == nil || w.Path == "") { // it may be of a library that could not be followed
+		w = (*run.LastWords)(report.Answer())
 	}
 	if w != nil && w.Path != "" && (out.Saved == nil || !sameFile(out.Saved.Path, w.Path)) {
-		w = &run.LastWords{Why: w.Path + " is not complete, or not the newest state of this run"}
+		w = &run.LastWords{Why: w.Path + " is not complete, or not the newest state of this run", Asked: w.Asked}
 	}
 	out.LastWords = w
 }

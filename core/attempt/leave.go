@@ -12,6 +12,7 @@ import (
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/states"
 )
@@ -53,6 +54,9 @@ type saver struct {
 	// ask sends the program its own signal to save. asked is false if the program has none, or no handler yet.
 	ask   func() (asked, stops bool)
 	saved func() string // identifies the newest saved state
+	// hook asks launch's hook in the program to save between two steps. It returns what becomes of that: nil until there
+	// is an answer. It is nil itself where no hook can save.
+	hook func() (answer func() *overlay.LastWords)
 }
 
 // leaving returns the context of an attempt that the leaver may cancel.
@@ -92,13 +96,13 @@ func leaving(
 			return
 		}
 		before := s.saved()
-		signalled, stops := l.begin(n, s, say)
+		w := l.begin(n, s, say)
 		l.because.Store(&why)
-		ended := l.wait(ctx, n, before, s.saved, stops)
-		if s.saved() != before {
+		ended := l.wait(ctx, n, before, s.saved, &w, say)
+		if w.kept || s.saved() != before {
 			l.because.Store(&saved)
 		}
-		l.alone.Store(ended && !signalled && n.Signal == 0) // a scheduler's signal may have come to the program as well
+		l.alone.Store(ended && !w.signalled && n.Signal == 0) // a scheduler's signal may have come to the program as well
 		cancel()
 	}()
 	return l, ctx
@@ -123,15 +127,28 @@ func (l *leaver) lookFor(ctx context.Context, request func() (Notice, bool), ask
 	}
 }
 
-// begin asks the program to save its state, and prints what happens. stops: the program then stops by itself.
-func (l *leaver) begin(n Notice, s saver, say func(string, ...any)) (asked, stops bool) {
+// A wish is how a program was asked to save.
+type wish struct {
+	signalled bool                      // by its own signal
+	stops     bool                      // after which it stops by itself
+	answer    func() *overlay.LastWords // of the hook; nil if that was not asked, or has refused
+	kept      bool                      // the hook answered that a state of the last step is there
+}
+
+// begin asks the program to save its state, and prints what happens.
+func (l *leaver) begin(n Notice, s saver, say func(string, ...any)) (w wish) {
 	if !n.next {
-		asked, stops = s.ask()
+		w.signalled, w.stops = s.ask()
+		if w.stops = w.signalled && w.stops; !w.signalled && s.hook != nil {
+			w.answer = s.hook()
+		}
 	}
 	what := "it has no way of its own to save on request, so launch waits for its next saved state"
 	switch {
-	case asked:
+	case w.signalled:
 		what = "launch asks it to save its state"
+	case w.answer != nil:
+		what = "launch has it save its state before its next step"
 	case n.next:
 		what = "launch waits for its next saved state"
 	}
@@ -140,12 +157,30 @@ func (l *leaver) begin(n Notice, s saver, say func(string, ...any)) (asked, stop
 	} else {
 		say("%s: the program is to stop; %s", n.Name, what)
 	}
-	return asked, asked && stops
+	return w
+}
+
+// answered looks for the hook's answer, and prints a refusal: then the program's next state is waited for.
+func (w *wish) answered(say func(string, ...any)) (saved bool) {
+	if w.answer == nil {
+		return false
+	}
+	switch a := w.answer(); {
+	case a == nil || a.Why == overlay.Interrupted: // it still saves
+	case a.Path != "":
+		w.kept = true
+	default:
+		w.answer = nil
+		say("launch could not have it save its state (%s), so launch waits for its next saved state", a.Why)
+	}
+	return w.kept
 }
 
 // wait returns when a new state was saved, when the program has ended, or when the time is over. A program that stops
 // by itself may do more after it has saved. ended reports whether launch has nothing to stop any more.
-func (l *leaver) wait(ctx context.Context, n Notice, before string, saved func() string, stops bool) (ended bool) {
+func (l *leaver) wait(
+	ctx context.Context, n Notice, before string, saved func() string, w *wish, say func(string, ...any),
+) (ended bool) {
 	var end <-chan time.Time // never, without a limit
 	if n.Within > 0 || n.Signal != 0 {
 		end = time.After(n.Within)
@@ -161,7 +196,7 @@ func (l *leaver) wait(ctx context.Context, n Notice, before string, saved func()
 		case <-end:
 			return false
 		case <-tick.C:
-			if !stops && saved() != before {
+			if w.answered(say) || !w.stops && saved() != before {
 				return false
 			}
 		}
@@ -201,6 +236,9 @@ func (x *Executor) leaver(
 		ask:   func() (bool, bool) { return x.askToSave(a, l.detector.State(), pid()) },
 		saved: func() string { return newestState(l, t, a.signs) },
 	}
+	if a.words {
+		s.hook = a.askHook
+	}
 	if a.trial != "" { // it has no state to save
 		now := 0
 		s.ask, s.saved = func() (bool, bool) { return true, false }, func() string { now++; return strconv.Itoa(now) }
@@ -230,6 +268,14 @@ func (x *Executor) askToSave(a attempt, state oom.State, pid int) (asked, stops 
 		return false, false
 	}
 	return syscall.Kill(pid, x.Job.Save.Number()) == nil, x.Job.Save.Stops
+}
+
+// askHook asks the hook to save, where a process of the program has one.
+func (a attempt) askHook() (answer func() *overlay.LastWords) {
+	if a.overlay.Report().Booted == 0 || a.overlay.AskToSave() != nil {
+		return nil
+	}
+	return func() *overlay.LastWords { return a.overlay.Report().Answer() }
 }
 
 // newestState identifies the newest state that the attempt has saved, "" before the first one.

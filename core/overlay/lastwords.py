@@ -23,6 +23,9 @@ A state is saved only if it is whole and true: a step has begun, which step is k
 beginning (those that the passes themselves change, as the statistics of a batch norm, are set back from copies), all
 values are finite, the process is the only one, there is room, and it takes no longer than LIMIT seconds. Else nothing is
 written, and the reason is reported.
+
+The same function saves while the program runs, where launch asks for it by a file beside this one: at the beginning of a
+step, under the same conditions. The program then goes on.
 """
 import os
 import sys
@@ -34,6 +37,7 @@ SPARE = 64 << 20  # bytes of a disk that stay free
 STEP, BETWEEN = "step", "between"
 NAME = ".launch-last-words-"
 WORDS = "<last words>"  # the file name of FAMILY
+REQUEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "save-request")  # overlay.Overlay.AskToSave
 
 
 def start(say, quiet, loader):
@@ -140,6 +144,48 @@ class Words(object):
                 copy.copy_(tensor, non_blocking=True)
         self.versions = self.sum()
         self.step = step
+        if step > 0 and os.access(REQUEST, os.F_OK):  # one system call for a step
+            self.answer(owner, step)
+
+    def answer(self, owner, step):
+        """Saves between two steps, because launch asks for it. Who removes the request is the one that answers it."""
+        try:
+            os.unlink(REQUEST)
+        except OSError:
+            return
+        began, said = time.monotonic(), {"asked": 1, "why": ""}
+        try:
+            said["path"], said["kept"] = self.between(owner, step, began)
+            said["step"] = step
+        except Wrong as e:
+            said["why"] = str(e)
+        except BaseException as e:
+            said["why"] = ("saving failed: %s: %s" % (type(e).__name__, e))[:300]
+            if not isinstance(e, Exception) or handled(e.__traceback__):
+                raise
+        finally:
+            self.alive = ()
+            restore(self.random)
+            self.plainly("words", ms=int(1000 * (time.monotonic() - began)), **said)
+
+    def between(self, owner, step, began):
+        import threading
+
+        if threading.current_thread() is not threading.main_thread():
+            raise Wrong("it trains in a thread, where no signal can end a saving that takes too long")
+        calls, frame = [], sys._getframe(4)  # of the function that begins the step
+        while frame is not None:
+            calls.insert(0, (frame.f_code.co_filename, frame.f_code.co_name))
+            frame = frame.f_back
+        why = self.family.refuse(owner, calls) or several()
+        if why:
+            raise Wrong(why)
+        path = os.path.abspath(self.family.place(owner, step))
+        kept = os.path.lexists(path)
+        if not kept:
+            self.alive = [owner] + self.family.models(owner)
+            self.write(owner, step, os.path.dirname(path), began, asked=1)
+        return path, int(kept)
 
     def count(self):
         """Has the calls of all optimizers counted, where this torch can: kernels of other libraries change parameters
@@ -258,7 +304,7 @@ class Words(object):
         if self.kept is not None:
             self.family.undo(owner, self.kept)
 
-    def write(self, owner, step, top, began):
+    def write(self, owner, step, top, began, **said):
         torch = sys.modules["torch"]
         tensors = [t for m in self.alive[1:] for t in list(m.parameters()) + list(m.buffers())]
         for t in tensors:
@@ -272,7 +318,7 @@ class Words(object):
             raise Wrong("it might need more host memory than is free")
         into = os.path.join(top, NAME + str(os.getpid()))
         os.mkdir(into)
-        self.plainly("words", writing=into)
+        self.plainly("words", writing=into, **said)
         try:
             with Silence(), Limit(LIMIT - (time.monotonic() - began)), Watched(torch):
                 moves = self.family.save(owner, step, into)
@@ -337,8 +383,8 @@ class Limit(object):
         def over(number, frame):
             raise Wrong("it took longer than --last-words allows")
 
-        self.before = signal.signal(signal.SIGALRM, over)
-        signal.setitimer(signal.ITIMER_REAL, self.seconds)
+        self.before, self.began = signal.signal(signal.SIGALRM, over), time.monotonic()
+        self.left, self.every = signal.setitimer(signal.ITIMER_REAL, self.seconds)  # the program's own timer
 
     def __exit__(self, *ended):
         import signal
@@ -346,6 +392,9 @@ class Limit(object):
         signal.setitimer(signal.ITIMER_REAL, 0)
         if self.before is not None:  # one that C code has set
             signal.signal(signal.SIGALRM, self.before)
+        if self.left > 0:
+            left = max(self.left - (time.monotonic() - self.began), 1e-6)
+            signal.setitimer(signal.ITIMER_REAL, left, self.every)
 
 
 def doc(statement):
@@ -369,6 +418,18 @@ def names(at):
         calls.append((code.co_filename, code.co_name))
         at = at.tb_next
     return calls
+
+
+def handled(at):
+    """Whether a signal's handler of the program has raised what has this traceback."""
+    import signal
+
+    handlers = [getattr(signal.getsignal(n), "__code__", None) for n in signal.valid_signals()]
+    while at is not None:
+        if at.tb_frame.f_code in handlers:
+            return True
+        at = at.tb_next
+    return False
 
 
 def size(tensors):

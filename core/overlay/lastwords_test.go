@@ -162,7 +162,9 @@ func runWordsIn(t *testing.T, dir string, limit time.Duration, env ...string) (w
 	if left, _ := filepath.Glob(filepath.Join(states, unfinishedWords+"*")); len(left) > 0 && out.signal == 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	return out, o.Report().LastWords(), states
+	r := o.Report()
+	r.Clear()
+	return out, r.LastWords(), states
 }
 
 // stepsOf are the lines of a program that name a step and its loss, to the bit.

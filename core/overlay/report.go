@@ -60,7 +60,8 @@ func ParseReport(text []byte) Report {
 		case "error":
 			r.Errors[e.Path] = e.Error
 		case "words":
-			r.words = append(r.words, words{e.Writing, e.Path, e.Why, e.Step, e.MS, e.Kept, e.Skips})
+			e.words.Path, e.words.Why = e.Path, e.Why
+			r.words = append(r.words, e.words)
 		case "instance":
 			r.Instances = append(r.Instances, Instance{Path: e.Path, Class: e.Class, PID: e.PID, Values: e.Values})
 		}
