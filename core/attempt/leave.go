@@ -51,12 +51,22 @@ const lookForState = 250 * time.Millisecond
 
 // A saver lets the program save its state.
 type saver struct {
-	// ask sends the program its own signal to save. asked is false if the program has none, or no handler yet.
-	ask   func() (asked, stops bool)
+	// ask sends the program its own signal to save; if not end, only one after which it goes on. asked is false if the
+	// program has none, or no handler yet.
+	ask   func(end bool) (asked, stops bool)
 	saved func() string // identifies the newest saved state
-	// hook asks launch's hook in the program to save between two steps. It returns what becomes of that: nil until there
-	// is an answer. It is nil itself where no hook can save.
+	// hook asks launch's hook in the program to save between two steps. answer returns what became of that, nil before; it
+	// is nil itself if no process has the hook yet. hook is nil where none can save.
 	hook func() (answer func() *overlay.LastWords)
+}
+
+// request asks the program to save its state: in its own way, or else by the hook. end: it may end after that.
+func (s saver) request(end bool) (w wish) {
+	if w.signalled, w.stops = s.ask(end); !w.signalled && s.hook != nil {
+		w.answer = s.hook()
+	}
+	w.stops = w.signalled && w.stops
+	return w
 }
 
 // leaving returns the context of an attempt that the leaver may cancel.
@@ -138,10 +148,7 @@ type wish struct {
 // begin asks the program to save its state, and prints what happens.
 func (l *leaver) begin(n Notice, s saver, say func(string, ...any)) (w wish) {
 	if !n.next {
-		w.signalled, w.stops = s.ask()
-		if w.stops = w.signalled && w.stops; !w.signalled && s.hook != nil {
-			w.answer = s.hook()
-		}
+		w = s.request(true)
 	}
 	what := "it has no way of its own to save on request, so launch waits for its next saved state"
 	switch {
@@ -160,18 +167,18 @@ func (l *leaver) begin(n Notice, s saver, say func(string, ...any)) (w wish) {
 	return w
 }
 
-// answered looks for the hook's answer, and prints a refusal: then the program's next state is waited for.
-func (w *wish) answered(say func(string, ...any)) (saved bool) {
+// answered looks for the hook's answer, and calls refused with a refusal.
+func (w *wish) answered(refused func(why string)) (saved bool) {
 	if w.answer == nil {
 		return false
 	}
 	switch a := w.answer(); {
-	case a == nil || a.Why == overlay.Interrupted: // it still saves
+	case a == nil: // it still saves, or has begun no step
 	case a.Path != "":
 		w.kept = true
 	default:
 		w.answer = nil
-		say("launch could not have it save its state (%s), so launch waits for its next saved state", a.Why)
+		refused(a.Why)
 	}
 	return w.kept
 }
@@ -185,6 +192,9 @@ func (l *leaver) wait(
 	if n.Within > 0 || n.Signal != 0 {
 		end = time.After(n.Within)
 	}
+	refused := func(why string) {
+		say("launch could not have it save its state (%s), so launch waits for its next saved state", why)
+	}
 	tick := time.NewTicker(lookForState)
 	defer tick.Stop()
 	for {
@@ -196,7 +206,7 @@ func (l *leaver) wait(
 		case <-end:
 			return false
 		case <-tick.C:
-			if w.answered(say) || !w.stops && saved() != before {
+			if w.answered(refused) || !w.stops && saved() != before {
 				return false
 			}
 		}
@@ -228,12 +238,10 @@ func (l *leaver) stop() string {
 	return ""
 }
 
-// leaver starts the leaver of an attempt. pid is the program's process.
-func (x *Executor) leaver(
-	ctx context.Context, a attempt, l *listener, t *trail, pid func() int,
-) (*leaver, context.Context) {
+// saver is how the program of an attempt saves its state. pid is its process.
+func (x *Executor) saver(a attempt, l *listener, t *trail, pid func() int) saver {
 	s := saver{
-		ask:   func() (bool, bool) { return x.askToSave(a, l.detector.State(), pid()) },
+		ask:   func(end bool) (bool, bool) { return x.askToSave(a, l.detector.State(), pid(), end) },
 		saved: func() string { return newestState(l, t, a.signs) },
 	}
 	if a.words {
@@ -241,9 +249,9 @@ func (x *Executor) leaver(
 	}
 	if a.trial != "" { // it has no state to save
 		now := 0
-		s.ask, s.saved = func() (bool, bool) { return true, false }, func() string { now++; return strconv.Itoa(now) }
+		s.ask, s.saved = func(bool) (bool, bool) { return true, false }, func() string { now++; return strconv.Itoa(now) }
 	}
-	return leaving(ctx, x.Leave, x.stopAsked, x.Report.Line, s)
+	return s
 }
 
 // stopAsked takes a request of launch stop to stop this run.
@@ -258,9 +266,9 @@ func (x *Executor) stopAsked() (n Notice, ok bool) {
 	return Notice{Name: "launch stop", Within: r.Within, now: !r.Save, next: r.Next}, ok
 }
 
-// askToSave sends the program its own signal to save its state.
-func (x *Executor) askToSave(a attempt, state oom.State, pid int) (asked, stops bool) {
-	if x.Job == nil || x.Job.Save.Signal == "" || pid <= 0 || state.Iteration < 0 {
+// askToSave sends the program its own signal to save its state; if not end, only one after which it goes on.
+func (x *Executor) askToSave(a attempt, state oom.State, pid int, end bool) (asked, stops bool) {
+	if x.Job == nil || x.Job.Save.Signal == "" || x.Job.Save.Stops && !end || pid <= 0 || state.Iteration < 0 {
 		return false, false
 	}
 	prog, err := a.command.Prog()
@@ -272,10 +280,14 @@ func (x *Executor) askToSave(a attempt, state oom.State, pid int) (asked, stops 
 
 // askHook asks the hook to save, where a process of the program has one.
 func (a attempt) askHook() (answer func() *overlay.LastWords) {
-	if a.overlay.Report().Booted == 0 || a.overlay.AskToSave() != nil {
+	if a.overlay.Report().Booted == 0 {
 		return nil
 	}
-	return func() *overlay.LastWords { return a.overlay.Report().Answer() }
+	answer, err := a.overlay.AskToSave()
+	if err != nil {
+		return nil
+	}
+	return answer
 }
 
 // newestState identifies the newest state that the attempt has saved, "" before the first one.

@@ -43,7 +43,9 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	guard, ctx := guarded(ctx, a, l.detector, l.tap)
 	crew, ctx := x.watchRanks(ctx, a, l, watch.PID)
 	defer crew.stop()
-	leaver, ctx := x.leaver(ctx, a, l, trail, watch.PID)
+	saver := x.saver(a, l, trail, watch.PID)
+	presser, ctx := x.presser(ctx, a, l, saver)
+	leaver, ctx := leaving(ctx, x.Leave, x.stopAsked, x.Report.Line, saver)
 	x.waitForPort(ctx, a.command)
 	x.attempts++
 	spec, clear, err := x.spec(a, l.tap, watch)
@@ -55,6 +57,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	if err != nil {
 		guard.stop()
 		leaver.stop()
+		presser.stop()
 		return run.Outcome{}, err
 	}
 	exit, err := proc.Run(unshielded(ctx, a.over), spec)
@@ -64,13 +67,13 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	if x.Signals != nil {
 		x.Signals.Forget()
 	}
-	defer func() { settleRemains(exit.Remains, out.Ending) }()
+	defer func() { settleRemains(exit.Remains, out) }()
 	if x.Settle != nil {
 		x.Settle()
 	}
 	e := ended{exit: exit, at: time.Now(), began: began, limit: spec.Limit, onHost: x.Setup.Room.OnHost(),
 		why: guard.stop(), peers: crew.stop()}
-	gone := leaver.stop()
+	gone, pressed := leaver.stop(), presser.stop()
 	watch.Stop()
 	if err != nil && !errors.Is(err, proc.ErrKeeper) {
 		return run.Outcome{}, err
@@ -80,6 +83,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	x.report(a, l, e)
 	out = x.judge(a, l, watch, e)
 	left(&out, gone, asked(exit), leaver.alone.Load())
+	underPressure(&out, pressed)
 	out.Program = seen.end()
 	if trail != nil {
 		l.tap.close() // then the file is complete
@@ -147,6 +151,8 @@ type listener struct {
 	hush     func()       // ends that; then told is complete
 	retried  atomic.Int64 // requests that the card refused and the allocator tried again
 	short    atomic.Int64 // by how many bytes the largest of them was short
+	pressed  atomic.Int64 // those after the first reported step
+	leaking  atomic.Pointer[leak]
 	courses  run.Courses
 	watcher  *resumed // nil if it does not resume
 	paces    paces
@@ -178,6 +184,9 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 	}
 	detector.OnRetry = func(r oom.Retry) {
 		watch.Retried(r)
+		if l.stepped.Load() != 0 { // before, a search for fast kernels asks for what there is
+			l.pressed.Add(1)
+		}
 		l.retried.Add(1)
 		l.short.Store(max(l.short.Load(), int64(r.Requested-r.Free)))
 	}
@@ -262,10 +271,9 @@ func (x *Executor) report(a attempt, l *listener, e ended) {
 }
 
 // settleRemains ends what an attempt left running, or lets it run on. Ranks in their own sessions outlive a launcher
-// that
-// the kernel killed, and hold memory that the next attempt needs.
-func settleRemains(left *proc.Remains, e run.Ending) {
-	if e == run.OutOfMemory {
+// that the kernel killed, and hold memory that the next attempt needs.
+func settleRemains(left *proc.Remains, out run.Outcome) {
+	if out.Ending == run.OutOfMemory || out.Down() {
 		left.End()
 	} else {
 		left.Leave()

@@ -57,11 +57,20 @@ type LastWords struct {
 // has left behind, because it was killed while it saved, is removed.
 func (r Report) LastWords() *LastWords { return r.said(false) }
 
-// Answer is what became of the state that [Overlay.AskToSave] asked for; nil if no process has answered. A process that
-// still saves has.
+// Answer is what became of the state that was asked for last, after the program's end; nil if no process has answered.
 func (r Report) Answer() *LastWords { return r.said(true) }
 
-// Interrupted is why there is no state of a process that was ended while it saved, or that still saves.
+// answers are those to [Overlay.AskToSave], in their order.
+func (r Report) answers() (out []words) {
+	for _, w := range r.words {
+		if w.Asked != 0 && w.Writing == "" {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// Interrupted is why there is no state of a process that was ended while it saved.
 const Interrupted = "the process was ended while it saved"
 
 func (r Report) said(asked bool) *LastWords {
@@ -89,11 +98,25 @@ func (r Report) Clear() {
 	}
 }
 
-// AskToSave asks the process that trains to save its state between two steps, as its last words would be. Its answer is
-// [Report.Answer]. A process that does not train yet answers after its first step.
-func (o *Overlay) AskToSave() error {
-	return os.WriteFile(filepath.Join(filepath.Dir(o.report), saveRequest), nil, 0o600)
+// AskToSave asks the process that trains to save its state between two steps, as its last words would be. A process
+// that does not train yet does so after its first step. answer returns the state, or why there is none; nil as long as no
+// process has answered.
+func (o *Overlay) AskToSave() (answer func() *LastWords, err error) {
+	before := len(o.Report().answers())
+	answer = func() *LastWords {
+		all := o.Report().answers()
+		if len(all) <= before {
+			return nil
+		}
+		w := all[len(all)-1]
+		return &LastWords{Step: w.Step, Path: w.Path, Kept: w.Kept != 0, Why: w.Why, Asked: true}
+	}
+	return answer, os.WriteFile(filepath.Join(filepath.Dir(o.report), saveRequest), nil, 0o600)
 }
+
+// Retries is how often the allocator of a process has emptied its cache to try a refused request again, since its first
+// steps.
+func (r Report) Retries() int64 { return r.retries }
 
 // words is a line of lastwords.py: the folder in which a state is being written, the state, or why there is none.
 type words struct {

@@ -62,6 +62,7 @@ class Words(object):
         self.still, self.moving, self.copies = [], [], []
         self.tracked = False  # the second step has shown which tensors the passes change
         self.made = 0  # calls of optimizers
+        self.next, self.retries, self.known = 0.0, None, 0  # of the card's allocator
 
     # --- while it runs
 
@@ -144,8 +145,21 @@ class Words(object):
                 copy.copy_(tensor, non_blocking=True)
         self.versions = self.sum()
         self.step = step
+        if torch.cuda.is_initialized() and time.monotonic() >= self.next:
+            self.press(torch._C)
         if step > 0 and os.access(REQUEST, os.F_OK):  # one system call for a step
             self.answer(owner, step)
+
+    def press(self, core):
+        """Reports that the allocator has emptied its cache to try a refused request again. Those of the first steps do not
+        count: a search for fast kernels asks for what there is. Each line is for twice as many as the one before."""
+        self.next = time.monotonic() + 1
+        count = core._cuda_memoryStats(core._cuda_getDevice()).get("num_alloc_retries", 0)
+        if self.retries is None:
+            self.retries = count
+        if count - self.retries > 2 * self.known:
+            self.known = count - self.retries
+            self.plainly("retries", retries=self.known)
 
     def answer(self, owner, step):
         """Saves between two steps, because launch asks for it. Who removes the request is the one that answers it."""

@@ -115,16 +115,19 @@ func TestSignalsWhileSaving(t *testing.T) {
 		"    def g(*a):\n        if '.launch' in trainer._get_output_dir(None): f()\n        save(*a)\n" +
 		"    trainer._save_checkpoint = g\n"
 	for name, c := range map[string]struct{ more, want string }{
-		"Ctrl-C":    {"during(lambda: os.kill(os.getpid(), 2))", "KeyboardInterrupt"},
-		"a handler": {"def h(*a): raise ValueError('stop now')\nsignal.signal(10, h)\nduring(lambda: os.kill(os.getpid(), 10))", "ValueError: stop now"},
-		"a timer": {"def h(*a): raise ValueError('the time is over')\nsignal.signal(14, h)\nsignal.setitimer(signal.ITIMER_REAL, 1)\n" +
-			"def f(m, a): time.sleep(5 if trainer.state.global_step == 8 else 0)\nmodel.register_forward_pre_hook(f)",
+		"Ctrl-C": {"during(lambda: os.kill(os.getpid(), 2))", "KeyboardInterrupt"},
+		"a handler": {"def h(*a): raise ValueError('stop now')\nsignal.signal(10, h)\n" +
+			"during(lambda: os.kill(os.getpid(), 10))", "ValueError: stop now"},
+		"a timer": {"def h(*a): raise ValueError('the time is over')\nsignal.signal(14, h)\n" +
+			"signal.setitimer(signal.ITIMER_REAL, 1)\ndef f(m, a): time.sleep(5 * (trainer.state.global_step == 8))\n" +
+			"model.register_forward_pre_hook(f)",
 			"ValueError: the time is over"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out, r := runAsked(t, t.TempDir(), "6", called+c.more)
-			if r.Answer() == nil || !strings.HasSuffix(strings.TrimSpace(out.stderr), c.want) || out.code == 0 && out.signal == 0 {
+			ended := out.code != 0 || out.signal != 0
+			if r.Answer() == nil || !strings.HasSuffix(strings.TrimSpace(out.stderr), c.want) || !ended {
 				t.Errorf("it answers %+v and ends with %d %d\n%s", r.Answer(), out.code, out.signal, out.stderr)
 			}
 		})
@@ -151,7 +154,23 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("killed: %+v, signal %d", a, out.signal)
 	}
 	r.Clear()
-	if entries, err := os.ReadDir(filepath.Join(dir, "out")); err != nil || len(entries) != 1 || entries[0].Name() != "checkpoint-4" {
+	entries, err := os.ReadDir(filepath.Join(dir, "out"))
+	if err != nil || len(entries) != 1 || entries[0].Name() != "checkpoint-4" {
 		t.Errorf("it leaves %v %v", entries, err)
+	}
+}
+
+// The allocator's retries are reported since the first step, each time for more than twice as many.
+func TestRetries(t *testing.T) {
+	more := "import time\nnow = [0]\ndef tick():\n    now[0] += 1\n    return now[0]\ntime.monotonic = tick\n" +
+		"torch.cuda.is_initialized = lambda: True\ntorch.cuda.get_rng_state_all = lambda: []\n" +
+		"torch._C._cuda_getDevice = lambda: 0\n" +
+		"torch._C._cuda_memoryStats = lambda d: {'num_alloc_retries': 5 + max(0, trainer.state.global_step - 3)}\n"
+	out, r := runAsked(t, t.TempDir(), "1000", more)
+	if out.code != 0 || r.Retries() != 3 { // 1 after step 4, 3 after step 6; 7 would be the next
+		t.Errorf("%d: %d retries\n%s", out.code, r.Retries(), out.stderr)
+	}
+	if _, r = runAsked(t, t.TempDir(), "1000", ""); r.Retries() != 0 {
+		t.Errorf("without a card: %d", r.Retries())
 	}
 }

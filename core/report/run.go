@@ -261,7 +261,14 @@ func attemptOf(t tried, running bool) Attempt {
 		add(Fact{Name: "saved state", Value: out.Saved.String()})
 	}
 	if out.LastWords != nil {
-		add(Fact{Name: "after the out-of-memory", Value: out.LastWords.String()})
+		name := "after the out-of-memory"
+		if out.LastWords.Asked {
+			name = "saved on request"
+		}
+		add(Fact{Name: name, Value: out.LastWords.String()})
+	}
+	if out.Pressure != nil {
+		add(Fact{Name: "memory", Value: out.Pressure.String()})
 	}
 	ends(out, add)
 	for i, c := range p.Choices {
