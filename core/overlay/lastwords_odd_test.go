@@ -14,19 +14,30 @@ import (
 func TestOddPrograms(t *testing.T) {
 	const retry = "import gc\nwhile True:\n    try: trainer.train(10); break\n    except RuntimeError as e:\n" +
 		"        print('again', str(e)[:9], flush=True)\n        trainer.optimizer.zero_grad()\n        gc.collect()\n"
+	bare := func(t *testing.T, env ...string) string {
+		t.Helper()
+		dir := t.TempDir()
+		witnessWrite(t, dir, wordsProgram)
+		out := witnessStart(t, dir, append(env, "OUT="+filepath.Join(dir, "out")))
+		return strings.ReplaceAll(out.stdout, filepath.Join(dir, "out"), "DIR")
+	}
+	plain := bare(t, "FAIL=forward:7")
 	const thread = "import threading\nt = threading.Thread(target=trainer.train, args=(10,))\nt.start(); t.join()\n"
 	for name, c := range map[string]struct {
 		env, more string
 		code      int
 		saved     int64  // by the last words; 0: none
 		why       string // why not; "": nothing is reported
+		// what it prints after the steps before the failure; "..." is what it prints bare
+		prints string
 	}{
 		"catches it, and ends well": {env: "FAIL=forward:7",
-			more: "try: trainer.train(10)\nexcept RuntimeError: print('caught'); sys.exit(0)"},
+			more: "try: trainer.train(10)\nexcept RuntimeError: print('caught'); sys.exit(0)", prints: "caught\n"},
 		"catches it, and exits": {env: "FAIL=forward:7",
-			more: "try: trainer.train(10)\nexcept RuntimeError: print('caught'); sys.exit(1)", code: 1},
+			more: "try: trainer.train(10)\nexcept RuntimeError: print('caught'); sys.exit(1)", code: 1, prints: "caught\n"},
 		"catches it, and raises it again": {env: "FAIL=forward:7",
-			more: "try: trainer.train(10)\nexcept RuntimeError as e: print('caught'); raise", code: 1, saved: 6},
+			more: "try: trainer.train(10)\nexcept RuntimeError as e: print('caught'); raise", code: 1, saved: 6,
+			prints: "caught\n"},
 		"catches it, and raises another": {env: "FAIL=forward:7",
 			more: "try: trainer.train(10)\nexcept RuntimeError as e: raise ValueError('no memory') from e", code: 1},
 		"raises it again as one of its own": {env: "FAIL=forward:7", more: "try: trainer.train(10)\n" +
@@ -34,33 +45,34 @@ func TestOddPrograms(t *testing.T) {
 			why: "cannot tell whether the last step was finished"},
 		// once: the second try of the same step finds memory
 		"retries, and succeeds": {env: "FAIL=forward:7",
-			more: strings.Replace(retry, "gc.collect()", "import transformers.trainer as m; m.FAIL = ['', '']", 1)},
+			more: strings.Replace(retry, "gc.collect()", "import transformers.trainer as m; m.FAIL = ['', '']", 1),
+			prints: "..."},
 		// the retry fails as well, in a later step, which nobody catches
 		"retries, and fails later": {env: "FAIL=forward:7",
 			more: "try: trainer.train(10)\nexcept RuntimeError:\n    import transformers.trainer as m\n" +
 				"    m.FAIL = ['forward', '9']\n" +
-				"    trainer.optimizer.zero_grad()\ntrainer.train(10)", code: 1, saved: 8},
+				"    trainer.optimizer.zero_grad()\ntrainer.train(10)", code: 1, saved: 8, prints: "..."},
 		"a thread raises it": {env: "FAIL=forward:7",
 			more: thread + "os._exit(3)", code: 3},
 		"a thread raises it, and the program goes on": {env: "FAIL=forward:7",
 			more: thread + "sys.exit(0)"},
 		"the main thread dies of it, and another one lives on": {env: "FAIL=forward:7", more: "import threading, time\n" +
-			"threading.Thread(target=lambda: (time.sleep(2), print('done', flush=True))).start()", code: 1, saved: 6},
+			"threading.Thread(target=lambda: (time.sleep(2), print('done', flush=True))).start()", code: 1, saved: 6,
+			prints: "done\n"},
 		"a pool of threads hands it on": {env: "FAIL=forward:7", more: "from concurrent.futures import ThreadPoolExecutor\n" +
 			"with ThreadPoolExecutor(1) as p: p.submit(trainer.train, 10).result()", code: 1, saved: 6},
 		"an excepthook of its own": {env: "FAIL=forward:7",
-			more: "sys.excepthook = lambda *a: print('mine', flush=True)", code: 1, saved: 6},
+			more: "sys.excepthook = lambda *a: print('mine', flush=True)", code: 1, saved: 6, prints: "mine\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			out, said, dir := runWords(t, c.env, "MORE="+c.more)
-			bare := t.TempDir()
-			witnessWrite(t, bare, wordsProgram)
-			plain := witnessStart(t, bare, []string{"OUT=" + filepath.Join(bare, "out"), c.env, "MORE=" + c.more})
-			same := strings.ReplaceAll(plain.stdout, bare, filepath.Dir(dir))
-			if out.code != c.code || plain.code != c.code || out.stdout != same {
-				t.Errorf("it ends with %d:\n%s%s\nbare with %d:\n%s%s", out.code, out.stdout, out.stderr, plain.code,
-					plain.stdout, plain.stderr)
+			want := plain + c.prints
+			if c.prints == "..." {
+				want = bare(t, c.env, "MORE="+c.more)
+			}
+			if want = strings.ReplaceAll(want, "DIR", dir); out.code != c.code || out.stdout != want {
+				t.Errorf("it ends with %d:\n%s%s\nand should print\n%s", out.code, out.stdout, out.stderr, want)
 			}
 			switch {
 			case c.saved > 0:
