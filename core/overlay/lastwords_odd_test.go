@@ -45,7 +45,7 @@ func TestOddPrograms(t *testing.T) {
 			why: "cannot tell whether the last step was finished"},
 		// once: the second try of the same step finds memory
 		"retries, and succeeds": {env: "FAIL=forward:7",
-			more: strings.Replace(retry, "gc.collect()", "import transformers.trainer as m; m.FAIL = ['', '']", 1),
+			more:   strings.Replace(retry, "gc.collect()", "import transformers.trainer as m; m.FAIL = ['', '']", 1),
 			prints: "..."},
 		// the retry fails as well, in a later step, which nobody catches
 		"retries, and fails later": {env: "FAIL=forward:7",
