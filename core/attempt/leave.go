@@ -44,6 +44,7 @@ type leaver struct {
 	once    sync.Once
 	because atomic.Pointer[string] // why it ended the attempt; nil if it did not
 	alone   atomic.Bool            // the program ended by itself: no signal had come to it
+	presser *presser
 }
 
 // look for a new state this often. It costs a glob.
@@ -231,11 +232,30 @@ func (l *leaver) divert(sig syscall.Signal) bool {
 func (l *leaver) stop() string {
 	l.once.Do(func() { close(l.over) })
 	<-l.done
+	l.presser.stop()
 	l.cancel()
 	if why := l.because.Load(); why != nil {
 		return *why
 	}
 	return ""
+}
+
+// leaver starts the leaver of an attempt, and its presser. pid is the program's process.
+func (x *Executor) leaver(
+	ctx context.Context, a attempt, l *listener, t *trail, pid func() int,
+) (*leaver, context.Context) {
+	s := x.saver(a, l, t, pid)
+	presser, ctx := x.presser(ctx, a, l, s)
+	leaver, ctx := leaving(ctx, x.Leave, x.stopAsked, x.Report.Line, s)
+	leaver.presser = presser
+	return leaver, ctx
+}
+
+// mark adds to the outcome of an attempt, once both have ended, why launch stopped it. gone is what stop has returned, by
+// the signal that asked the program to stop.
+func (l *leaver) mark(out *run.Outcome, gone string, by syscall.Signal) {
+	left(out, gone, by, l.alone.Load())
+	underPressure(out, l.presser.stop())
 }
 
 // saver is how the program of an attempt saves its state. pid is its process.

@@ -43,9 +43,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	guard, ctx := guarded(ctx, a, l.detector, l.tap)
 	crew, ctx := x.watchRanks(ctx, a, l, watch.PID)
 	defer crew.stop()
-	saver := x.saver(a, l, trail, watch.PID)
-	presser, ctx := x.presser(ctx, a, l, saver)
-	leaver, ctx := leaving(ctx, x.Leave, x.stopAsked, x.Report.Line, saver)
+	leaver, ctx := x.leaver(ctx, a, l, trail, watch.PID)
 	x.waitForPort(ctx, a.command)
 	x.attempts++
 	spec, clear, err := x.spec(a, l.tap, watch)
@@ -57,7 +55,6 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	if err != nil {
 		guard.stop()
 		leaver.stop()
-		presser.stop()
 		return run.Outcome{}, err
 	}
 	exit, err := proc.Run(unshielded(ctx, a.over), spec)
@@ -73,7 +70,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	}
 	e := ended{exit: exit, at: time.Now(), began: began, limit: spec.Limit, onHost: x.Setup.Room.OnHost(),
 		why: guard.stop(), peers: crew.stop()}
-	gone, pressed := leaver.stop(), presser.stop()
+	gone := leaver.stop()
 	watch.Stop()
 	if err != nil && !errors.Is(err, proc.ErrKeeper) {
 		return run.Outcome{}, err
@@ -82,8 +79,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	x.Exit = exit
 	x.report(a, l, e)
 	out = x.judge(a, l, watch, e)
-	left(&out, gone, asked(exit), leaver.alone.Load())
-	underPressure(&out, pressed)
+	leaver.mark(&out, gone, asked(exit))
 	out.Program = seen.end()
 	if trail != nil {
 		l.tap.close() // then the file is complete
