@@ -30,22 +30,20 @@ class Slow(Trainer):
                     f.write(os.urandom(1 << 18))
                 time.sleep(0.01)
 
-    def training_step(self, model, part, parts):
-        if self.state.global_step == 6 and a.batch > 4:
-            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already "
-                               "allocated; 1.00 GiB free; 6.00 GiB reserved in total by PyTorch)")
-        return super().training_step(model, part, parts)
-
 
 class Net(torch.nn.Linear):
     def forward(self, x):
+        if trainer.state.global_step == 6 and a.batch > 4:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already "
+                               "allocated; 1.00 GiB free; 6.00 GiB reserved in total by PyTorch)")
         return super().forward(x).square().mean()
 
 
 torch.manual_seed(0)
 torch.set_num_threads(1)
 texts = list(torch.rand(8, 8, 16, generator=torch.Generator().manual_seed(1)))
-Slow(Net(16, 16), texts, output_dir=os.path.abspath("out"), save_steps=4, per_device_train_batch_size=a.batch).train(a.resume)
+trainer = Slow(Net(16, 16), texts, output_dir=os.path.abspath("out"), save_steps=4, per_device_train_batch_size=a.batch)
+trainer.train(a.resume)
 '''
 DECLARED = r'''
 script: train.py
@@ -80,6 +78,7 @@ def killed(box, rounds):
         p = box.start([box.binary, "--", PYTHON, "train.py"])
         box.wait(lambda: p.poll() is not None or glob.glob(box.path("work/out/.launch-last-words-*")), 60, "the last words never began")
         begun, since = glob.glob(box.path("work/out/.launch-last-words-*")), time.time()
+        need(begun, f"round {n}: nothing was saved when memory ran out: {p.poll()}")
         if n == 0:
             box.wait(lambda: not glob.glob(box.path("work/out/.launch-last-words-*")), 60, "the last words never ended")
             begun, takes = [], time.time() - since
@@ -93,6 +92,7 @@ def killed(box, rounds):
         states = sorted(os.listdir(box.path("work/out")))
         state = 6 if "resumes from checkpoint-6" in done.err else 4 if "resumes from checkpoint-4" in done.err else None
         went[state] = went.get(state, 0) + (n > 0)
+        need(n > 0 or state == 6, f"the last words do not save: {done}")
         need(done.code == 0 and state, f"round {n}: {states}: {done}")
         need(states in (["checkpoint-4", "checkpoint-6", "checkpoint-8"], ["checkpoint-4", "checkpoint-8"]), f"round {n}: it leaves {states}")
         need(("checkpoint-6" in states) == (state == 6) or state == 4, f"round {n}: {states}, and it went on from {state}")
