@@ -1,4 +1,4 @@
-# make demo   the main job, for real, on a machine without a GPU; demo-moco, demo-stablesr, demo-dualattn, demo-lm: the other families
+# make demo   the main job and the last words, for real, on a machine without a GPU; demo-moco, demo-stablesr, demo-dualattn, demo-lm: the other families
 # make demo-sweep   twelve trials on a machine without a GPU, killed half-way and resumed
 # make test   all tests
 # These install what they need from Debian, if it is missing: python3-torch (1.13, CPU), PyYAML, Pillow; make test also gcc, grpcio, Slurm.
@@ -129,6 +129,7 @@ race: $(ENDS)
 
 demo: demo-deps build
 	./examples/sisr/demo.sh cpu
+	./examples/lastwords/demo.sh cpu
 
 demo-moco demo-stablesr demo-dualattn: demo-deps build
 	./examples/$(@:demo-%=%)/demo.sh cpu

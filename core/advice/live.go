@@ -68,6 +68,11 @@ func (l *Live) certain(a job.Advice, s Seen, at time.Duration) bool {
 	return false
 }
 
+// Pressing reports whether live advice is of memory that is about to run out, and whether that is the card's.
+func Pressing(a job.Advice) (pressing, card bool) {
+	return a.Weight == job.Fails && (a.Name == leakName || a.Name == hostLeakName), a.Name == leakName
+}
+
 // lasts returns how long something has been so, without a break.
 func (l *Live) lasts(name string, is bool, at time.Duration) time.Duration {
 	if !is {

@@ -71,7 +71,7 @@ const lookEvery = 2 * time.Second
 // tellInTime prints the advice that would come too late at the end of an attempt, as soon as it is certain, and notes
 // it in l.told. stop ends that, before l.told is read.
 func (x *Executor) tellInTime(a attempt, l *listener, watch *observe.Watch, began time.Time) (stop func()) {
-	if x.Tell == nil || x.Job == nil || a.trial != "" {
+	if x.Job == nil || a.trial != "" {
 		return func() {}
 	}
 	end, done := make(chan struct{}), make(chan struct{})
@@ -90,7 +90,8 @@ func (x *Executor) tellInTime(a attempt, l *listener, watch *observe.Watch, bega
 			seen.Retries, seen.Short = int(l.retried.Load()), unit.Bytes(l.short.Load())
 			seen.Ahead = notYet(a.priced, watch.Course().Phases, x.Setup.Room.Size())
 			for _, one := range slices.Concat(found.Look(seen, time.Since(began)), a.another(l.detector.State())) {
-				if one = x.withStop(one); x.tell(one) {
+				l.press(one)
+				if one = x.withStop(one); x.Tell != nil && x.tell(one) {
 					l.told = append(l.told, one)
 					x.Tell(one)
 				}

@@ -26,8 +26,10 @@ type Options struct {
 	Inside bool // the program's Python processes report their memory by a hook
 	// LastWords is how long a process may take to save its state when an out-of-memory ends it; 0: it does not save.
 	LastWords time.Duration
-	TTY       bool // a pseudo-terminal even if the output is not a terminal
-	Quiet     bool // do not report a success
+	// OnPressure is what launch does when memory runs short while the program trains: "", [Save] or [StepDown].
+	OnPressure string
+	TTY        bool // a pseudo-terminal even if the output is not a terminal
+	Quiet      bool // do not report a success
 	// Grace is how long a program may take to stop after a signal; 0: no limit.
 	Grace  time.Duration
 	Sample time.Duration // how often to look at the card
@@ -85,6 +87,9 @@ type Setup struct {
 	Signals Signals // may be nil
 	// Differs returns why the program, by its own reports, does not make the training of the plan; "" if it does.
 	Differs func(*run.Plan, *run.Outcome) string
+	// Below returns the plan of the run if the program of this one were stopped after it has saved its state, because
+	// memory runs short; nil if none is below it. May be nil.
+	Below func(*run.Plan) *run.Plan
 	// Deviates returns how the program's training differs, by its own reports, from that of an earlier attempt. It may
 	// be nil.
 	Deviates func(*run.Plan, *run.Outcome) []string
@@ -182,6 +187,8 @@ type attempt struct {
 	scale  float64
 	// differs is Setup.Differs for this plan; nil if that does not matter.
 	differs func(oom.State) string
+	// below is Setup.Below for this plan, with [StepDown].
+	below *run.Plan
 	// changed is Setup.Deviates for this plan; nil if that does not matter.
 	changed func(oom.State) []string
 }

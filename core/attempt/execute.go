@@ -119,6 +119,9 @@ func (x *Executor) attemptOf(p *run.Plan, c job.Command, from, dir string) attem
 	a.signs.Lines = append(slices.Clip(a.signs.Lines), job.OwnSigns()...)
 	if p.Trial == "" {
 		a.total = totalOf(x.Job)
+		if x.OnPressure == StepDown && x.Below != nil {
+			a.below = x.Below(p)
+		}
 		a.resume, a.scale = p.Resume, p.Scale(x.Job.Signs)
 		a.differs = func(s oom.State) string {
 			return x.Differs(p, &run.Outcome{Settings: s.Settings, Total: s.Total})

@@ -95,27 +95,31 @@ func (a *attempt) lastWords(out *run.Outcome, courses []run.Course) {
 	if a.wholeEpochs && out.Ending == run.OutOfMemory {
 		out.LastWords = &run.LastWords{Why: "its states are of whole epochs"}
 	}
-	w := a.said()
+	w := a.said(out.Ending)
 	if w == nil {
 		return
 	}
-	if w.Path == "" && out.Ending != run.OutOfMemory { // such as a library that could not be followed
-		return
-	}
 	if w.Path != "" && (out.Saved == nil || !sameFile(out.Saved.Path, w.Path)) {
-		w = &run.LastWords{Why: w.Path + " is not complete, or not the newest state of this run"}
+		w = &run.LastWords{Why: w.Path + " is not complete, or not the newest state of this run", Asked: w.Asked}
 	}
-	if out.LastWords = w; w.Path != "" && !w.Kept {
+	if out.LastWords = w; w.Path != "" && !w.Kept && !w.Asked {
 		out.Saved.At, out.Saved.Exact = courses, false
 	}
 }
 
-// said is what the program's processes reported of their last words; nil if nothing.
-func (a *attempt) said() *run.LastWords {
+// said is what the program's processes reported of their last words or, where they came to none, of the state that was
+// asked for last; nil if nothing. All of them must have ended.
+func (a *attempt) said(ending run.Ending) *run.LastWords {
 	if !a.words {
 		return nil
 	}
-	return (*run.LastWords)(a.overlay.Report().LastWords())
+	report := a.overlay.Report()
+	report.Clear()
+	w := report.LastWords()
+	if ending != run.OutOfMemory && (w == nil || w.Path == "") { // it may be of a library that could not be followed
+		w = report.Answer()
+	}
+	return (*run.LastWords)(w)
 }
 
 func sameFile(a, b string) bool {

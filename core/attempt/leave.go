@@ -12,6 +12,7 @@ import (
 
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/oom"
+	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/run"
 	"github.com/launch-ml/launch/core/states"
 )
@@ -43,6 +44,7 @@ type leaver struct {
 	once    sync.Once
 	because atomic.Pointer[string] // why it ended the attempt; nil if it did not
 	alone   atomic.Bool            // the program ended by itself: no signal had come to it
+	presser *presser
 }
 
 // look for a new state this often. It costs a glob.
@@ -50,9 +52,22 @@ const lookForState = 250 * time.Millisecond
 
 // A saver lets the program save its state.
 type saver struct {
-	// ask sends the program its own signal to save. asked is false if the program has none, or no handler yet.
-	ask   func() (asked, stops bool)
+	// ask sends the program its own signal to save; if not end, only one after which it goes on. asked is false if the
+	// program has none, or no handler yet.
+	ask   func(end bool) (asked, stops bool)
 	saved func() string // identifies the newest saved state
+	// hook asks launch's hook in the program to save between two steps. answer returns what became of that, nil before; it
+	// is nil itself if no process has the hook yet. hook is nil where none can save.
+	hook func() (answer func() *overlay.LastWords)
+}
+
+// request asks the program to save its state: in its own way, or else by the hook. end: it may end after that.
+func (s saver) request(end bool) (w wish) {
+	if w.signalled, w.stops = s.ask(end); !w.signalled && s.hook != nil {
+		w.answer = s.hook()
+	}
+	w.stops = w.signalled && w.stops
+	return w
 }
 
 // leaving returns the context of an attempt that the leaver may cancel.
@@ -92,13 +107,13 @@ func leaving(
 			return
 		}
 		before := s.saved()
-		signalled, stops := l.begin(n, s, say)
+		w := l.begin(n, s, say)
 		l.because.Store(&why)
-		ended := l.wait(ctx, n, before, s.saved, stops)
-		if s.saved() != before {
+		ended := l.wait(ctx, n, before, s.saved, &w, say)
+		if w.kept || s.saved() != before {
 			l.because.Store(&saved)
 		}
-		l.alone.Store(ended && !signalled && n.Signal == 0) // a scheduler's signal may have come to the program as well
+		l.alone.Store(ended && !w.signalled && n.Signal == 0) // a scheduler's signal may have come to the program as well
 		cancel()
 	}()
 	return l, ctx
@@ -123,15 +138,25 @@ func (l *leaver) lookFor(ctx context.Context, request func() (Notice, bool), ask
 	}
 }
 
-// begin asks the program to save its state, and prints what happens. stops: the program then stops by itself.
-func (l *leaver) begin(n Notice, s saver, say func(string, ...any)) (asked, stops bool) {
+// A wish is how a program was asked to save.
+type wish struct {
+	signalled bool                      // by its own signal
+	stops     bool                      // after which it stops by itself
+	answer    func() *overlay.LastWords // of the hook; nil if that was not asked, or has refused
+	kept      bool                      // the hook answered that a state of the last step is there
+}
+
+// begin asks the program to save its state, and prints what happens.
+func (l *leaver) begin(n Notice, s saver, say func(string, ...any)) (w wish) {
 	if !n.next {
-		asked, stops = s.ask()
+		w = s.request(true)
 	}
 	what := "it has no way of its own to save on request, so launch waits for its next saved state"
 	switch {
-	case asked:
+	case w.signalled:
 		what = "launch asks it to save its state"
+	case w.answer != nil:
+		what = "launch has it save its state before its next step"
 	case n.next:
 		what = "launch waits for its next saved state"
 	}
@@ -140,15 +165,36 @@ func (l *leaver) begin(n Notice, s saver, say func(string, ...any)) (asked, stop
 	} else {
 		say("%s: the program is to stop; %s", n.Name, what)
 	}
-	return asked, asked && stops
+	return w
+}
+
+// answered looks for the hook's answer, and calls refused with a refusal.
+func (w *wish) answered(refused func(why string)) (saved bool) {
+	if w.answer == nil {
+		return false
+	}
+	switch a := w.answer(); {
+	case a == nil: // it still saves, or has begun no step
+	case a.Path != "":
+		w.kept = true
+	default:
+		w.answer = nil
+		refused(a.Why)
+	}
+	return w.kept
 }
 
 // wait returns when a new state was saved, when the program has ended, or when the time is over. A program that stops
 // by itself may do more after it has saved. ended reports whether launch has nothing to stop any more.
-func (l *leaver) wait(ctx context.Context, n Notice, before string, saved func() string, stops bool) (ended bool) {
+func (l *leaver) wait(
+	ctx context.Context, n Notice, before string, saved func() string, w *wish, say func(string, ...any),
+) (ended bool) {
 	var end <-chan time.Time // never, without a limit
 	if n.Within > 0 || n.Signal != 0 {
 		end = time.After(n.Within)
+	}
+	refused := func(why string) {
+		say("launch could not have it save its state (%s), so launch waits for its next saved state", why)
 	}
 	tick := time.NewTicker(lookForState)
 	defer tick.Stop()
@@ -161,7 +207,7 @@ func (l *leaver) wait(ctx context.Context, n Notice, before string, saved func()
 		case <-end:
 			return false
 		case <-tick.C:
-			if !stops && saved() != before {
+			if w.answered(refused) || !w.stops && saved() != before {
 				return false
 			}
 		}
@@ -186,6 +232,7 @@ func (l *leaver) divert(sig syscall.Signal) bool {
 func (l *leaver) stop() string {
 	l.once.Do(func() { close(l.over) })
 	<-l.done
+	l.presser.stop()
 	l.cancel()
 	if why := l.because.Load(); why != nil {
 		return *why
@@ -193,19 +240,38 @@ func (l *leaver) stop() string {
 	return ""
 }
 
-// leaver starts the leaver of an attempt. pid is the program's process.
+// leaver starts the leaver of an attempt, and its presser. pid is the program's process.
 func (x *Executor) leaver(
 	ctx context.Context, a attempt, l *listener, t *trail, pid func() int,
 ) (*leaver, context.Context) {
+	s := x.saver(a, l, t, pid)
+	presser, ctx := x.presser(ctx, a, l, s)
+	leaver, ctx := leaving(ctx, x.Leave, x.stopAsked, x.Report.Line, s)
+	leaver.presser = presser
+	return leaver, ctx
+}
+
+// mark adds to the outcome of an attempt, once both have ended, why launch stopped it. gone is what stop has returned, by
+// the signal that asked the program to stop.
+func (l *leaver) mark(out *run.Outcome, gone string, by syscall.Signal) {
+	left(out, gone, by, l.alone.Load())
+	underPressure(out, l.presser.stop())
+}
+
+// saver is how the program of an attempt saves its state. pid is its process.
+func (x *Executor) saver(a attempt, l *listener, t *trail, pid func() int) saver {
 	s := saver{
-		ask:   func() (bool, bool) { return x.askToSave(a, l.detector.State(), pid()) },
+		ask:   func(end bool) (bool, bool) { return x.askToSave(a, l.detector.State(), pid(), end) },
 		saved: func() string { return newestState(l, t, a.signs) },
+	}
+	if x.hookSaves(&a) {
+		s.hook = a.askHook
 	}
 	if a.trial != "" { // it has no state to save
 		now := 0
-		s.ask, s.saved = func() (bool, bool) { return true, false }, func() string { now++; return strconv.Itoa(now) }
+		s.ask, s.saved = func(bool) (bool, bool) { return true, false }, func() string { now++; return strconv.Itoa(now) }
 	}
-	return leaving(ctx, x.Leave, x.stopAsked, x.Report.Line, s)
+	return s
 }
 
 // stopAsked takes a request of launch stop to stop this run.
@@ -220,9 +286,9 @@ func (x *Executor) stopAsked() (n Notice, ok bool) {
 	return Notice{Name: "launch stop", Within: r.Within, now: !r.Save, next: r.Next}, ok
 }
 
-// askToSave sends the program its own signal to save its state.
-func (x *Executor) askToSave(a attempt, state oom.State, pid int) (asked, stops bool) {
-	if x.Job == nil || x.Job.Save.Signal == "" || pid <= 0 || state.Iteration < 0 {
+// askToSave sends the program its own signal to save its state; if not end, only one after which it goes on.
+func (x *Executor) askToSave(a attempt, state oom.State, pid int, end bool) (asked, stops bool) {
+	if x.Job == nil || x.Job.Save.Signal == "" || x.Job.Save.Stops && !end || pid <= 0 || state.Iteration < 0 {
 		return false, false
 	}
 	prog, err := a.command.Prog()
@@ -230,6 +296,23 @@ func (x *Executor) askToSave(a attempt, state oom.State, pid int) (asked, stops 
 		return false, false
 	}
 	return syscall.Kill(pid, x.Job.Save.Number()) == nil, x.Job.Save.Stops
+}
+
+// hookSaves reports whether the hook can save on request: it sees the steps of this program begin.
+func (x *Executor) hookSaves(a *attempt) bool {
+	return a.words && overlay.SavesOnRequest(x.Job.LastWords)
+}
+
+// askHook asks the hook to save, where a process of the program has one.
+func (a attempt) askHook() (answer func() *overlay.LastWords) {
+	if a.overlay.Report().Booted == 0 {
+		return nil
+	}
+	answer, err := a.overlay.AskToSave()
+	if err != nil {
+		return nil
+	}
+	return answer
 }
 
 // newestState identifies the newest state that the attempt has saved, "" before the first one.

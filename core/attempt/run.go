@@ -64,7 +64,7 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	if x.Signals != nil {
 		x.Signals.Forget()
 	}
-	defer func() { settleRemains(exit.Remains, out.Ending) }()
+	defer func() { settleRemains(exit.Remains, out) }()
 	if x.Settle != nil {
 		x.Settle()
 	}
@@ -79,11 +79,11 @@ func (x *Executor) run(ctx context.Context, a attempt) (out run.Outcome, err err
 	x.Exit = exit
 	x.report(a, l, e)
 	out = x.judge(a, l, watch, e)
-	left(&out, gone, asked(exit), leaver.alone.Load())
+	leaver.mark(&out, gone, asked(exit))
 	out.Program = seen.end()
 	if trail != nil {
 		l.tap.close() // then the file is complete
-		trail.words = a.said()
+		trail.words = a.said(out.Ending)
 		trail.found(&out, time.Unix(0, l.stepped.Load()))
 		l.courses.Placed(out.Saved)
 		a.lastWords(&out, l.courses.All())
@@ -148,6 +148,8 @@ type listener struct {
 	hush     func()       // ends that; then told is complete
 	retried  atomic.Int64 // requests that the card refused and the allocator tried again
 	short    atomic.Int64 // by how many bytes the largest of them was short
+	pressed  atomic.Int64 // those after the first reported step
+	leaking  atomic.Pointer[leak]
 	courses  run.Courses
 	watcher  *resumed // nil if it does not resume
 	paces    paces
@@ -179,6 +181,9 @@ func listen(a attempt, watch *observe.Watch) (*listener, error) {
 	}
 	detector.OnRetry = func(r oom.Retry) {
 		watch.Retried(r)
+		if l.stepped.Load() != 0 { // before, a search for fast kernels asks for what there is
+			l.pressed.Add(1)
+		}
 		l.retried.Add(1)
 		l.short.Store(max(l.short.Load(), int64(r.Requested-r.Free)))
 	}
@@ -263,10 +268,9 @@ func (x *Executor) report(a attempt, l *listener, e ended) {
 }
 
 // settleRemains ends what an attempt left running, or lets it run on. Ranks in their own sessions outlive a launcher
-// that
-// the kernel killed, and hold memory that the next attempt needs.
-func settleRemains(left *proc.Remains, e run.Ending) {
-	if e == run.OutOfMemory {
+// that the kernel killed, and hold memory that the next attempt needs.
+func settleRemains(left *proc.Remains, out run.Outcome) {
+	if out.Ending == run.OutOfMemory || out.Down() {
 		left.End()
 	} else {
 		left.Leave()

@@ -28,6 +28,9 @@ A state is saved only if it is whole and true: a step has begun, which step is k
 beginning (those that the passes themselves change, as the statistics of a batch norm, are set back from copies), all
 values are finite, the process is the only one, there is room, and it takes no longer than LIMIT seconds. Else nothing is
 written, and the reason is reported.
+
+The same function saves while the program runs, where launch asks for it by a file beside this one: at the beginning of a
+step, under the same conditions. The program then goes on.
 """
 import os
 import sys
@@ -40,6 +43,7 @@ STEP, BETWEEN = "step", "between"
 WHOLE = "its states are of whole epochs"
 NAME = ".launch-last-words-"
 WORDS = "<last words>"  # the file name of FAMILY
+REQUEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "save-request")  # overlay.Overlay.AskToSave
 
 
 def start(say, quiet, loader):
@@ -64,6 +68,7 @@ class Words(object):
         self.still, self.moving, self.copies = [], [], []
         self.tracked = False  # the second step has shown which tensors the passes change
         self.made = 0  # calls of optimizers
+        self.next, self.retries, self.known = 0.0, None, 0  # of the card's allocator
 
     # --- while it runs
 
@@ -147,6 +152,61 @@ class Words(object):
                 copy.copy_(tensor, non_blocking=True)
         self.versions = self.sum()
         self.step = step
+        if torch.cuda.is_initialized() and time.monotonic() >= self.next:
+            self.press(torch._C)
+        if step > 0 and os.access(REQUEST, os.F_OK):  # one system call for a step
+            self.answer(owner, step)
+
+    def press(self, core):
+        """Reports that the allocator has emptied its cache to try a refused request again. Those of the first steps do not
+        count: a search for fast kernels asks for what there is. Each line is for twice as many as the one before."""
+        self.next = time.monotonic() + 1
+        count = core._cuda_memoryStats(core._cuda_getDevice()).get("num_alloc_retries", 0)
+        if self.retries is None:
+            self.retries = count
+        if count - self.retries > 2 * self.known:
+            self.known = count - self.retries
+            self.plainly("retries", retries=self.known)
+
+    def answer(self, owner, step):
+        """Saves between two steps, because launch asks for it. Who removes the request is the one that answers it."""
+        try:
+            os.unlink(REQUEST)
+        except OSError:
+            return
+        began, said = time.monotonic(), {"asked": 1, "why": ""}
+        try:
+            said["path"], said["kept"] = self.between(owner, step, began)
+            said["step"] = step
+        except Wrong as e:
+            said["why"] = str(e)
+        except BaseException as e:
+            said["why"] = ("saving failed: %s: %s" % (type(e).__name__, e))[:300]
+            if not isinstance(e, Exception) or handled(e.__traceback__):
+                raise
+        finally:
+            self.alive = ()
+            restore(self.random)
+            self.plainly("words", ms=int(1000 * (time.monotonic() - began)), **said)
+
+    def between(self, owner, step, began):
+        import threading
+
+        if threading.current_thread() is not threading.main_thread():
+            raise Wrong("it trains in a thread, where no signal can end a saving that takes too long")
+        calls, frame = [], sys._getframe(4)  # of the function that begins the step
+        while frame is not None:
+            calls.insert(0, (frame.f_code.co_filename, frame.f_code.co_name))
+            frame = frame.f_back
+        why = self.family.refuse(owner, calls) or several()
+        if why:
+            raise Wrong(why)
+        path = os.path.abspath(self.family.place(owner, step))
+        kept, older = self.there(owner, step, path)
+        if not kept:
+            self.alive = [owner] + self.family.models(owner)
+            self.write(owner, step, path, older, began, asked=1)
+        return path, int(kept)
 
     def count(self):
         """Has the calls of all optimizers counted, where this torch can: kernels of other libraries change parameters
@@ -231,11 +291,9 @@ class Words(object):
         if step in (0, self.first):
             raise Wrong("fewer than two steps were finished since the program started" if step else "no step was finished")
         path = os.path.abspath(self.family.place(owner, step))
-        older = None
-        if os.path.lexists(path):
-            older = self.family.aside(owner, step, path) if hasattr(self.family, "aside") else None
-            if older is None:
-                return step, path, True, where
+        kept, older = self.there(owner, step, path)
+        if kept:
+            return step, path, True, where
         if where == STEP and not self.tracked:
             raise Wrong("fewer than two steps were finished since the program started, or a step changes too much beside the parameters")
         if where == STEP and (step != self.step or self.sum() != self.versions):
@@ -245,6 +303,13 @@ class Words(object):
             self.back(owner)
         self.write(owner, step, path, older, began)
         return step, path, False, where
+
+    def there(self, owner, step, path):
+        """Whether the state of a step is there, and where an older one is kept that has its path."""
+        if not os.path.lexists(path):
+            return False, None
+        older = self.family.aside(owner, step, path) if hasattr(self.family, "aside") else None
+        return older is None, older
 
     def free(self, owner, error):
         """Frees what the failed step held: its frames, its gradients, what the allocator has cached."""
@@ -275,7 +340,7 @@ class Words(object):
         if self.kept is not None:
             self.family.undo(owner, self.kept)
 
-    def write(self, owner, step, path, older, began):
+    def write(self, owner, step, path, older, began, **said):
         torch, top = sys.modules["torch"], os.path.dirname(path)
         tensors = [t for m in self.alive[1:] for t in list(m.parameters()) + list(m.buffers())]
         for t in tensors:
@@ -289,7 +354,7 @@ class Words(object):
             raise Wrong("it might need more host memory than is free")
         into = os.path.join(top, NAME + str(os.getpid()))
         os.mkdir(into)
-        self.plainly("words", writing=into)
+        self.plainly("words", writing=into, **said)
         try:
             with Silence(), Limit(LIMIT - (time.monotonic() - began)), Watched(torch):
                 moves = self.family.save(owner, step, into)
@@ -356,8 +421,8 @@ class Limit(object):
         def over(number, frame):
             raise Wrong("it took longer than --last-words allows")
 
-        self.before = signal.signal(signal.SIGALRM, over)
-        signal.setitimer(signal.ITIMER_REAL, self.seconds)
+        self.before, self.began = signal.signal(signal.SIGALRM, over), time.monotonic()
+        self.left, self.every = signal.setitimer(signal.ITIMER_REAL, self.seconds)  # the program's own timer
 
     def __exit__(self, *ended):
         import signal
@@ -365,6 +430,9 @@ class Limit(object):
         signal.setitimer(signal.ITIMER_REAL, 0)
         if self.before is not None:  # one that C code has set
             signal.signal(signal.SIGALRM, self.before)
+        if self.left > 0:
+            left = max(self.left - (time.monotonic() - self.began), 1e-6)
+            signal.setitimer(signal.ITIMER_REAL, left, self.every)
 
 
 def doc(statement):
@@ -392,6 +460,18 @@ def frames(at):
 def names(at):
     """The files and functions of a traceback, outermost first."""
     return [(f.f_code.co_filename, f.f_code.co_name) for f in frames(at)]
+
+
+def handled(at):
+    """Whether a signal's handler of the program has raised what has this traceback."""
+    import signal
+
+    handlers = [getattr(signal.getsignal(n), "__code__", None) for n in signal.valid_signals()]
+    while at is not None:
+        if at.tb_frame.f_code in handlers:
+            return True
+        at = at.tb_next
+    return False
 
 
 def size(tensors):

@@ -152,6 +152,42 @@ func TestLastWordsOfALoop(t *testing.T) {
 	}
 }
 
+// Such a program saves on request where a step ends, before it counts it, and the state names that step.
+func TestLoopSavesOnRequest(t *testing.T) {
+	whole, _, _ := runLoop(t, t.TempDir())
+	dir := t.TempDir()
+	witnessWrite(t, dir, loopProgram)
+	part, _ := LastWordsPart("nanogpt", 20*time.Second)
+	o, err := Install(filepath.Join(t.TempDir(), "attempt"), nil, nil, part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := filepath.Join(dir, "out")
+	out := witnessStart(t, dir, append(o.Env, "OUT="+states, "MORE=plain = fail\ndef fail(where, n):\n"+
+		"    if (where, n) == ('forward', 5):\n        open(os.path.dirname(os.environ['LAUNCH_OVERLAY']) + "+
+		"'/save-request', 'w').close()\n    if (where, n) == ('forward', 6):\n        os._exit(1)\n    plain(where, n)\n"))
+	if a := o.Report().Answer(); a == nil || a.Step != 6 || a.Path != filepath.Join(states, "ckpt.pt") || a.Kept {
+		t.Fatalf("it answers %+v\n%s", a, out.stderr)
+	}
+	if got := namesIn(t, states); got != "ckpt-4.pt ckpt.pt" {
+		t.Errorf("the files are %q", got)
+	}
+	resumed, _, _ := runLoop(t, dir, "RESUME=1")
+	sameEnd(t, whole, resumed, 4)
+	if all := stepsOf(resumed); len(all) == 0 || !strings.HasPrefix(all[0], "step 6 ") {
+		t.Errorf("it resumed with %q", all)
+	}
+}
+
+// What sees no step begin cannot be asked.
+func TestSavesOnRequest(t *testing.T) {
+	for library, want := range map[string]bool{"transformers": true, "nanogpt": true, "timm": false, "lightning": false, "": false} {
+		if SavesOnRequest(library) != want {
+			t.Errorf("%q: want %v", library, want)
+		}
+	}
+}
+
 func runLoop(t *testing.T, dir string, env ...string) (witnessOutcome, *LastWords, string) {
 	t.Helper()
 	return runWordsOf(t, "nanogpt", loopProgram, dir, 20*time.Second, env...)

@@ -169,7 +169,9 @@ func runWordsOf(t *testing.T, family string, program map[string]string, dir stri
 	if left, _ := filepath.Glob(filepath.Join(states, unfinishedWords+"*")); len(left) > 0 && out.signal == 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	return out, o.Report().LastWords(), states
+	r := o.Report()
+	r.Clear()
+	return out, r.LastWords(), states
 }
 
 // stepsOf are the lines of a program that name a step and its loss, to the bit.

@@ -91,8 +91,10 @@ func Install(dir string, files []File, env []string, parts ...Part) (*Overlay, e
 		}
 	}
 	o := &Overlay{files: files, report: filepath.Join(dir, "report.jsonl")}
-	if err := os.Remove(o.report); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("installing a source overlay: %w", err)
+	for _, path := range []string{o.report, filepath.Join(dir, saveRequest)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("installing a source overlay: %w", err)
+		}
 	}
 	entries, err := writeCopies(copies, files)
 	if err != nil {

@@ -19,6 +19,7 @@ type Report struct {
 	Errors    map[string]string // by File.Path, why its copy could not be served the last time, and the file itself was used
 	Instances []Instance        // in the order in which they were built
 	words     []words
+	retries   int64
 }
 
 // An Instance is what a process built of edited settings.
@@ -39,6 +40,7 @@ func ParseReport(text []byte) Report {
 		var e struct {
 			Event, Python, Path, Error, Class string
 			PID                               int
+			Retries                           int64
 			Values                            map[string]string
 			words
 		}
@@ -60,7 +62,10 @@ func ParseReport(text []byte) Report {
 		case "error":
 			r.Errors[e.Path] = e.Error
 		case "words":
-			r.words = append(r.words, words{e.Writing, e.Path, e.Why, e.Unit, e.Step, e.MS, e.Kept, e.Skips})
+			e.words.Path, e.words.Why = e.Path, e.Why
+			r.words = append(r.words, e.words)
+		case "retries":
+			r.retries = max(r.retries, e.Retries)
 		case "instance":
 			r.Instances = append(r.Instances, Instance{Path: e.Path, Class: e.Class, PID: e.PID, Values: e.Values})
 		}

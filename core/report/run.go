@@ -260,9 +260,7 @@ func attemptOf(t tried, running bool) Attempt {
 	if out.Saved != nil {
 		add(Fact{Name: "saved state", Value: out.Saved.String()})
 	}
-	if out.LastWords != nil {
-		add(Fact{Name: "after the out-of-memory", Value: out.LastWords.String()})
-	}
+	saving(out, add)
 	ends(out, add)
 	for i, c := range p.Choices {
 		a.Phases = append(a.Phases, phaseOf(t, i, c))
@@ -271,6 +269,20 @@ func attemptOf(t tried, running bool) Attempt {
 		a.Evidence = cut(advice.Explain(out.Report), maxLines)
 	}
 	return a
+}
+
+// saving adds what was saved on request or after an out-of-memory, and memory that ran short.
+func saving(out *run.Outcome, add func(Fact)) {
+	if w := out.LastWords; w != nil {
+		name := "after the out-of-memory"
+		if w.Asked {
+			name = "saved on request"
+		}
+		add(Fact{Name: name, Value: w.String()})
+	}
+	if out.Pressure != nil {
+		add(Fact{Name: "memory", Value: out.Pressure.String()})
+	}
 }
 
 // ends adds what became of an attempt's resume, and what ended it.

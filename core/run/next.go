@@ -69,6 +69,8 @@ func (r *Run) afterFailure(last *Attempt) (*Plan, *Stop) {
 	switch {
 	case out.Left != "" && out.Ending != Succeeded: // also after an out-of-memory: another attempt would be ended too
 		return nil, out.Ended()
+	case out.Down():
+		return r.afterPressure(last), nil
 	case out.Ending == OutOfMemory && out.Beside:
 		return nil, &Stop{Why: "it ran out of memory while others held a part of the card: " + out.Cause, Code: TryLater}
 	case out.Untaken != "":
@@ -381,7 +383,9 @@ func (r *Run) needed(a Attempt, phase string, shared int) (unit.Bytes, bool) {
 }
 
 func (r *Run) measured(phase string) bool {
-	return slices.ContainsFunc(r.Attempts, func(a Attempt) bool { return r.ranOut(a, phase) })
+	return slices.ContainsFunc(r.Attempts, func(a Attempt) bool {
+		return r.ranOut(a, phase) || a.Outcome.Down() && r.phaseOf(a.Outcome) == phase
+	})
 }
 
 // ranOut reports whether an attempt ran out of the device's memory in a phase.

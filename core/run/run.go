@@ -111,6 +111,8 @@ type Outcome struct {
 	// LastWords is what became of the state that a process was to save when an out-of-memory ended it; nil if none did,
 	// or launch knows no way for its program.
 	LastWords *LastWords `json:"last_words,omitempty"`
+	// Pressure is what it showed of memory that ran short while it trained; nil if it showed none.
+	Pressure *Pressure `json:"pressure,omitempty"`
 	// Earlier are complete states that it wrote before Saved, the newest first: for the case that Saved gets lost.
 	Earlier []State `json:"saved_earlier,omitempty"`
 	// newer states that nothing shows to be this run's

@@ -70,6 +70,9 @@ func (p Printer) Ended(a *run.Attempt) {
 	if out.LastWords != nil {
 		p.line("%v", out.LastWords)
 	}
+	if missed := out.Missed(); missed != "" {
+		p.line("%s", missed)
+	}
 	p.passedOver("", &out)
 }
 

@@ -333,6 +333,12 @@ func (p Printer) outcome(out *run.Outcome) {
 	if out.LastWords != nil {
 		p.line("      %v", out.LastWords)
 	}
+	if out.Pressure != nil && (out.Pressure.Saved > 0 || len(out.Retries) == 0) {
+		p.line("      %v", out.Pressure)
+	}
+	if missed := out.Missed(); missed != "" {
+		p.line("      %s", missed)
+	}
 	if out.Saved != nil {
 		if out.Saved.Iteration > 0 {
 			p.line("      saved state: iteration %d, %s", out.Saved.Iteration, out.Saved.Path)

@@ -38,8 +38,8 @@ def is_name(node, name):
     return getattr(node, "id", "") == name
 
 
-def value(what):
-    return eval(now[what], sys.modules["__main__"].__dict__)
+def value(what, **other):
+    return eval(now[what], dict(sys.modules["__main__"].__dict__, **other))
 
 
 def number(optimizer, where):
@@ -59,7 +59,8 @@ def within(calls):
 
 def refuse(optimizer, calls):
     main = sys.modules["__main__"].__dict__
-    if main["iter_num"] != now["step"]:
+    ended = calls[-1][1] == "zero_grad"  # a save is asked for where iter_num does not count the step yet
+    if main["iter_num"] != now["step"] - ended:
         return "the step that failed is not the one after the last finished one"
     if not main.get("always_save_checkpoint"):
         return "ckpt.pt is the best state only, as always_save_checkpoint is False"
@@ -84,5 +85,5 @@ def aside(optimizer, step, path):
 
 def save(optimizer, step, into):
     path = os.path.join(into, "ckpt.pt")
-    sys.modules["torch"].save(value("state"), path)
+    sys.modules["torch"].save(value("state", iter_num=step), path)
     return [(path, place(optimizer, step))]

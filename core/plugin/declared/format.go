@@ -53,7 +53,7 @@ type declaration struct {
 	Confirm   named[pattern] `key:"confirm" doc:"how it prints a setting: (?P<value>…), by the name of the setting"`
 
 	Save        *saving       `key:"save" doc:"the signal on which it saves its state"`
-	LastWords   string        `key:"last-words" doc:"the library that saves after an out-of-memory"`
+	LastWords   string        `key:"last-words" doc:"the library that saves after an out-of-memory, and on request"`
 	Resume      *resume       `key:"resume" doc:"how it goes on from a saved state: {--OPTION: GLOB}, and other forms"`
 	ResumeNeeds named[string] `key:"resume-needs" doc:"packages; older versions do not resume at another micro-batch"`
 	ResumeSince named[string] `key:"resume-since" doc:"packages; older versions ignore the option, and start over"`

@@ -51,7 +51,8 @@ func New(linked cli.Build, s Settings) *Carrier {
 		Version: linked.Version + linked.Commit,
 		Claims:  &claims.Claims{Room: s.Room, Anyway: s.Anyway, Leave: p.Leave, Results: results, Say: say},
 		Options: attempt.Options{
-			Inside: p.Inside, LastWords: p.LastWords, TTY: p.TTY, Quiet: s.Output.Quiet, Grace: p.Grace, Sample: p.Sample,
+			Inside: p.Inside, LastWords: p.LastWords, OnPressure: p.OnPressure,
+			TTY: p.TTY, Quiet: s.Output.Quiet, Grace: p.Grace, Sample: p.Sample,
 			State: s.State,
 			Leave: p.Leave, Yield: p.Yield, Wait: s.Room.Wait, Prove: s.Row.Mark != "", Env: s.Row.Env,
 		}}

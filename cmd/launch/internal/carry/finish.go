@@ -40,7 +40,7 @@ func (c *Carrier) Finish(
 	ctx context.Context, r *run.Run, rec *record.Record, who *sameness.Taken, setup attempt.Setup,
 ) error {
 	setup.Options, setup.Job, setup.Priced, setup.Differs = c.Options, r.Job, cmp.Or(r.Priced, r.Ladders), r.Differs
-	setup.Deviates = r.Changed
+	setup.Deviates, setup.Below = r.Changed, r.Below
 	say := c.Say
 	setup.Own = proc.NewPatient(say.W)
 	say.W = setup.Own

@@ -31,8 +31,9 @@ func NewStop() *cobra.Command {
 then exits with 75, and launch resume RUN continues it. Ctrl-C ends the waiting, not the request.
 
 Without --save the program gets SIGTERM at once; what it has not saved is lost. With --save it is asked
-to save its state in the way that its plugin knows; a program without such a way is stopped after the
-next state that it saves by itself. --next does not ask it, and waits for that state.`,
+to save its state in the way that its plugin knows, or in the way in which it saves after an
+out-of-memory; a program without such a way is stopped after the next state that it saves by itself.
+--next does not ask it, and waits for that state.`,
 		Args: cli.Takes(1, 1, "one run from launch runs, or last"),
 		Example: "  launch stop --save last\n  launch stop --next --within 30m last\n" +
 			"  launch stop --save last; launch resume last",

@@ -138,6 +138,19 @@ func (d *decoder) notices(key string) (out []attempt.Notice) {
 	return out
 }
 
+// pressure reads --on-pressure.
+func (d *decoder) pressure() {
+	switch v := d.v.GetString("on-pressure"); {
+	case v == "off":
+	case v != attempt.Save && v != attempt.StepDown:
+		d.wrong("%s: %q is not one of off, %s and %s", d.Names.Name("on-pressure"), v, attempt.Save, attempt.StepDown)
+	case v == attempt.StepDown && d.v.GetString("nodes-at") != "":
+		d.wrong("%s: %s is for one machine: no other would go with it", d.Names.Name("on-pressure"), v)
+	default:
+		d.Program.OnPressure = v
+	}
+}
+
 // places reads where notices are sent. An address and a command are secrets, so errors do not have them.
 func (d *decoder) places() {
 	list := d.v.GetString("notify")
@@ -260,6 +273,7 @@ func decode(v *viper.Viper, names Names) (Values, error) {
 	if v.GetString("last-words") != "0" {
 		d.Program.LastWords = d.duration("last-words")
 	}
+	d.pressure()
 	d.Program.Sample, d.Program.Yield = d.duration("sample"), d.boolean("yield")
 	d.Program.Leave = d.notices("save-on")
 	d.places()

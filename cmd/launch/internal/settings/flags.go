@@ -35,6 +35,8 @@ func AddFlags(f *pflag.FlagSet) {
 		"what they print stays the same")
 	f.String("last-words", "60s", "after an out-of-memory, how long the program may take to save the last finished step, "+
 		"where launch knows how it saves; 0: it does not")
+	f.String("on-pressure", "off", "when the card refuses memory, or memory will be used up, while the program trains: "+
+		"save its state; step-down: stop it then, and go on one rung lower")
 	f.Int("gpus", 0, "number of cards that the command would see, for a machine that launch cannot inspect (default "+
 		"with --vram: one for each process that its launcher starts, else 1)")
 	f.String("nodes-at", "",
@@ -132,8 +134,8 @@ var (
 	// AgainFlags are what a run that goes on does not have from its record, of the limits.
 	AgainFlags = Group{"allow", "anyway"}
 	// ProgramFlags are about the program while it runs, and about what is printed of it.
-	ProgramFlags = Group{"wait", "inside", "last-words", "nodes-at", "this-node", "tty", "quiet", "verbose", "notify",
-		"notify-command", "notify-host", "status", "prune", "grace", "save-on", "yield", "sample"}
+	ProgramFlags = Group{"wait", "inside", "last-words", "on-pressure", "nodes-at", "this-node", "tty", "quiet",
+		"verbose", "notify", "notify-command", "notify-host", "status", "prune", "grace", "save-on", "yield", "sample"}
 	// All are all settings.
 	All = groups(RoomFlags, LimitFlags, ReadingFlags, StateFlags, ResultFlags, PlanFlags, ProgramFlags,
 		Group{"continue"})
@@ -147,7 +149,7 @@ var HelpGroups = []struct {
 	{"What may change", Group{"allow", SetFlag, "as-asked", "fill", "rehearse", "anyway"}},
 	{"How it is foreseen", Group{"plugin", "formula-time", "trace", "trace-time"}},
 	{"Which card", Group{"vram", "device", "memory", "reserve", "gpus", "wait", "yield", "nodes-at", "this-node"}},
-	{"While it runs", Group{"inside", "last-words", "tty", "save-on", "grace", "sample"}},
+	{"While it runs", Group{"inside", "last-words", "on-pressure", "tty", "save-on", "grace", "sample"}},
 	{"What is printed", Group{"quiet", "verbose", "status", "bars", "json-file", "notify", "notify-command",
 		"notify-host"}},
 	{"Records", Group{"continue", AcceptFlag, "state-dir", "receipts", "prune"}},

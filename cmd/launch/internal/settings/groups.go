@@ -89,11 +89,13 @@ type Program struct {
 	Inside bool // the program's Python processes report their memory
 	// LastWords is how long a process may take to save its state when an out-of-memory ends it; 0: it does not.
 	LastWords time.Duration
-	TTY       bool
-	Grace     time.Duration    // 0: no limit
-	Leave     []attempt.Notice // signals on which the program saves its state and stops
-	Yield     bool             // a sweep runs this trial again if it runs out of memory beside another launch
-	Sample    time.Duration
+	// OnPressure is what launch does when memory runs short while it trains: "", attempt.Save or attempt.StepDown.
+	OnPressure string
+	TTY        bool
+	Grace      time.Duration    // 0: no limit
+	Leave      []attempt.Notice // signals on which the program saves its state and stops
+	Yield      bool             // a sweep runs this trial again if it runs out of memory beside another launch
+	Sample     time.Duration
 }
 
 // Output is what launch prints of a run.

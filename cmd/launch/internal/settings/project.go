@@ -56,6 +56,7 @@ var projectRules = map[string]projectRule{
 		"an address would receive what the user runs"},
 	"notify-command": {forbidden, "none", "a command that launch runs"},
 	"notify-host":    {forbidden, "none", "gives an address the name of the machine"},
+	"on-pressure":    {why: "changes no more than allow permits"},
 	"plugin": {func(v string) bool { return v == "none" || v == "auto" }, "none, auto",
 		"chooses the program that reads the command"},
 	"prune":    {why: "keeps more records or as many"},
