@@ -251,8 +251,8 @@ func (x *Executor) leaver(
 	return leaver, ctx
 }
 
-// mark adds to the outcome of an attempt, once both have ended, why launch stopped it. gone is what stop has returned, by
-// the signal that asked the program to stop.
+// mark adds to the outcome of an attempt, once both have ended, why launch stopped it. gone is what stop has
+// returned, by the signal that asked the program to stop.
 func (l *leaver) mark(out *run.Outcome, gone string, by syscall.Signal) {
 	left(out, gone, by, l.alone.Load())
 	underPressure(out, l.presser.stop())

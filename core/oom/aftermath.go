@@ -261,8 +261,8 @@ func (f *finding) outlasted(later []finding) bool {
 	return f.loggedOn() || f.ofMemory() && f.parentConcluded()
 }
 
-// loggedOn reports whether the logger that wrote a traceback went on to report figures, in later records, or one figure among
-// many. A logger writes each of its records at once, so that these are no buffer of a dying program.
+// loggedOn reports whether the logger that wrote a traceback went on to report figures, in later records, or one
+// figure among many. A logger writes each of its records at once, so that these are no buffer of a dying program.
 func (f *finding) loggedOn() bool {
 	begin := f.traceback()
 	if begin < 1 {

@@ -222,13 +222,15 @@ func TestWords(t *testing.T) {
 			"workers\ntorch.distributed.elastic.multiprocessing.api.SignalException: Process 2411 got signal: 1\n"},
 		{name: "Ctrl-C of torchrun", fatal: true, kind: NoMemory, text: "W0227 17:39:41 2938 " +
 			"torch/distributed/elastic/agent/server/api.py:719] Received Signals.SIGINT death signal, shutting down workers\n"},
-		{name: "Ctrl-C of DeepSpeed's launcher", fatal: true, kind: NoMemory, text: "{'loss': 0.7}\n[2026-01-02 03:04:05,678] " +
-			"[INFO] [launch.py:319:sigkill_handler] Killing subprocess 71\n[2026-01-02 03:04:06,012] [INFO] " +
-			"[launch.py:328:sigkill_handler] Main process received SIGINT, exiting\n"},
+		{name: "Ctrl-C of DeepSpeed's launcher", fatal: true, kind: NoMemory,
+			text: "{'loss': 0.7}\n[2026-01-02 03:04:05,678] " +
+				"[INFO] [launch.py:319:sigkill_handler] Killing subprocess 71\n[2026-01-02 03:04:06,012] [INFO] " +
+				"[launch.py:328:sigkill_handler] Main process received SIGINT, exiting\n"},
 		{name: "SIGTERM by Paddle's launcher", fatal: true, kind: NoMemory, text: "LAUNCH INFO 2026-01-02 03:04:05,678 Pod " +
 			"failed\nLAUNCH INFO 2026-01-02 03:04:05,679 Exit code -15\n"},
 		{name: "records that go on", kind: NoMemory, text: logged + records(12) + "2026-01-02 04:00:00,000 loss: 11.706\n"},
-		{name: "records of its end", fatal: true, kind: NoMemory, text: logged + records(3) + "2026-01-02 04:00:00,000 loss: 11.706\n"},
+		{name: "records of its end", fatal: true, kind: NoMemory, text: logged + records(3) +
+			"2026-01-02 04:00:00,000 loss: 11.706\n"},
 		{name: "a warning", oom: true, phase: Checkpoint, text: library +
 			"torch/distributed/fsdp/_state_dict_utils.py:312: UserWarning: Failed to clone() tensor with name x. Error: " +
 			"CUDA out of memory. Tried to allocate 2.00 MiB (GPU 0; 8.00 GiB total capacity; 7.00 GiB already allocated)\n"},

@@ -12,8 +12,8 @@ import (
 )
 
 // Last words are a saved state: when an out-of-memory ends a process, the parameters and the optimizer's states in it
-// are still those of the last finished step, so the process saves them before it ends (lastwords.py). The same way serves
-// a request to save.
+// are still those of the last finished step, so the process saves them before it ends (lastwords.py). The same way
+// serves a request to save.
 
 //go:embed lastwords.py
 var lastWords []byte
@@ -35,8 +35,8 @@ func LastWordsPart(library string, limit time.Duration) (part Part, known bool) 
 		text, limit.Seconds())}, true
 }
 
-// SavesOnRequest reports whether the text for a library sees the steps of its training begin, between which a process can
-// save on request.
+// SavesOnRequest reports whether the text for a library sees the steps of its training begin, between which a process
+// can save on request.
 func SavesOnRequest(library string) bool {
 	text, err := families.ReadFile("words/" + library + ".py")
 	return err == nil && !bytes.Contains(text, []byte("\nSEEN = {}\n"))
@@ -108,8 +108,8 @@ func (r Report) Clear() {
 }
 
 // AskToSave asks the process that trains to save its state between two steps, as its last words would be. A process
-// that does not train yet does so after its first step. answer returns the state, or why there is none; nil as long as no
-// process has answered.
+// that does not train yet does so after its first step. answer returns the state, or why there is none; nil as long
+// as no process has answered.
 func (o *Overlay) AskToSave() (answer func() *LastWords, err error) {
 	before := len(o.Report().answers())
 	answer = func() *LastWords {

@@ -117,7 +117,8 @@ func TestLastWordsOfALoop(t *testing.T) {
 		{fail: "eval:8", step: 8, files: "ckpt-4.pt ckpt.pt"},
 		{fail: "forward:4", step: 4, files: "ckpt.pt"}, // it has saved that itself
 		// the older state's name is taken
-		{fail: "forward:6", more: "open(out_dir + '/ckpt-4.pt', 'w').close()", step: 6, files: "ckpt-4-2.pt ckpt-4.pt ckpt.pt"},
+		{fail: "forward:6", more: "open(out_dir + '/ckpt-4.pt', 'w').close()", step: 6,
+			files: "ckpt-4-2.pt ckpt-4.pt ckpt.pt"},
 		{fail: "forward:6", more: "def f(*a): raise OSError('no links')\nos.link = f", step: 6, files: "ckpt-4.pt ckpt.pt"},
 		{fail: "optimizer:6", files: "ckpt.pt", why: "in the step of the optimizer"},
 		{fail: "after the optimizer:6", files: "ckpt.pt", why: "no longer those of the last finished step"},
@@ -181,7 +182,8 @@ func TestLoopSavesOnRequest(t *testing.T) {
 
 // What sees no step begin cannot be asked.
 func TestSavesOnRequest(t *testing.T) {
-	for library, want := range map[string]bool{"transformers": true, "nanogpt": true, "timm": false, "lightning": false, "": false} {
+	can := map[string]bool{"transformers": true, "nanogpt": true, "timm": false, "lightning": false, "": false}
+	for library, want := range can {
 		if SavesOnRequest(library) != want {
 			t.Errorf("%q: want %v", library, want)
 		}
@@ -229,8 +231,8 @@ func TestKilledLastWordsOfALoop(t *testing.T) {
 	}
 }
 
-// A program with neosr's names: iterations are micro-batches, a state names steps, and is two files. MORE may make a step
-// end in the middle of an iteration's count, as neosr's does where it accumulates an even number.
+// A program with neosr's names: iterations are micro-batches, a state names steps, and is two files. MORE may make a
+// step end in the middle of an iteration's count, as neosr's does where it accumulates an even number.
 var neosrProgram = map[string]string{
 	"failures.py":              failures,
 	"neosr/__init__.py":        "",
@@ -344,7 +346,8 @@ func TestLastWordsOfAccumulatedSteps(t *testing.T) {
 		{fail: "backward:10", step: 3, files: "3.state"},                          // it has saved that itself
 		{fail: "optimizer:15", files: "3.state", why: "in the step of the optimizer"},
 		{fail: "forward:2", why: "no step was finished"},
-		{fail: "forward:15", more: "opt['accumulate'] = 1", files: "3.state", why: "no longer those of the last finished step"},
+		{fail: "forward:15", more: "opt['accumulate'] = 1", files: "3.state",
+			why: "no longer those of the last finished step"},
 	} {
 		t.Run(c.fail+c.more, func(t *testing.T) {
 			t.Parallel()
@@ -445,7 +448,8 @@ main()
 `,
 }
 
-// What is left of a program of whole epochs: where its validation fails, the epoch before it, and within an epoch nothing.
+// What is left of a program of whole epochs: where its validation fails, the epoch before it, and within an epoch
+// nothing.
 func TestLastWordsOfEpochs(t *testing.T) {
 	run := func(t *testing.T, dir string, env ...string) (witnessOutcome, *LastWords, string) {
 		t.Helper()
@@ -610,7 +614,8 @@ trainer.fit(os.environ.get("RESUME"))
 `,
 }
 
-// What Lightning leaves: the state before the validation that fails at the end of an epoch, and a resume makes all of it.
+// What Lightning leaves: the state before the validation that fails at the end of an epoch, and a resume makes all of
+// it.
 func TestLastWordsOfLightning(t *testing.T) {
 	run := func(t *testing.T, dir string, env ...string) (witnessOutcome, *LastWords, string) {
 		t.Helper()
@@ -625,11 +630,14 @@ func TestLastWordsOfLightning(t *testing.T) {
 		files, why string
 	}{
 		{fail: "eval:8", files: "epoch=1-step=8-before-validation.ckpt"},
-		{fail: "eval:8", more: "trainer.callbacks = [Space(monitor='val_loss')]", files: "epoch=1-step=8-before-validation.ckpt"},
+		{fail: "eval:8", more: "trainer.callbacks = [Space(monitor='val_loss')]",
+			files: "epoch=1-step=8-before-validation.ckpt"},
 		{fail: "forward:6", why: "at its first batch"},
 		{fail: "eval:6", more: "trainer.validates = (2, 4)", why: "at its first batch"},
-		{fail: "eval:8", more: "trainer.callbacks = [Space(monitor='train_loss_epoch')]", why: "a figure of the epoch's training"},
-		{fail: "eval:8", more: "trainer.lr_scheduler_configs[0].reduce_on_plateau = True", why: "leaves out a step of the schedule"},
+		{fail: "eval:8", more: "trainer.callbacks = [Space(monitor='train_loss_epoch')]",
+			why: "a figure of the epoch's training"},
+		{fail: "eval:8", more: "trainer.lr_scheduler_configs[0].reduce_on_plateau = True",
+			why: "leaves out a step of the schedule"},
 		{fail: "eval:8", more: "del trainer.fit_loop.epoch_loop._restart_stage", why: "a step of the schedule twice"},
 		{fail: "eval:8", more: "trainer.checkpoint_callback = None", why: "no ModelCheckpoint"},
 	} {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// LastWords are a state that a process has saved after an out-of-memory had ended it, or between two steps because launch
-// asked for it; or the reason why there is none. Its parameters and optimizer states were those of the last finished step.
+// LastWords are a state that a process has saved after an out-of-memory had ended it, or between two steps because
+// launch asked for it; or the reason why there is none. Its parameters and optimizer states were those of the last
+// finished step.
 type LastWords struct {
 	Step int64  `json:"step,omitempty"` // the optimizer steps that the state has
 	Unit string `json:"unit,omitempty"` // "epoch": Step counts those; absent: optimizer steps
