@@ -50,7 +50,7 @@ OURS = {__file__, sys.modules["launch_values"].__file__, sys.modules["launch_ker
 REQUEST = json.load(sys.stdin)
 OUT = os.fdopen(3, "w", buffering=1 << 16)
 STEPS, BATCHES = REQUEST.get("steps", 3), REQUEST.get("batches", 2)
-DRAWN = 4  # steps of a diffusion that are made to draw a sample
+DRAWN = 4  # steps of a diffusion that are made to draw a sample, at the least
 WAIT = 8  # as many times are steps waited for of an optimizer that has not stepped yet
 
 
@@ -1196,8 +1196,9 @@ def hide_tracing():
 
 
 def shorten_sampling(torch):
-    """Has what goes through the timesteps of diffusers' schedulers make DRAWN rounds: each needs what the one before needs, once
-    those schedulers that look back (at most three steps) have all that they look at."""
+    """Has what goes through the timesteps of diffusers' schedulers without gradients end once a round has left as many bytes
+    alive as the one before, after DRAWN rounds at the least: then the schedulers that look back (at most three steps) have
+    all that they look at. A training that goes through them makes all of its passes."""
     chosen, iterate = {}, torch.Tensor.__iter__  # by storage, as a slice of them counts, too
 
     def prepares(cls, **k):
@@ -1211,9 +1212,17 @@ def shorten_sampling(torch):
                     chosen[storage._cdata] = storage
             cls.set_timesteps = prepared
 
+    def settled(rounds):
+        before = None
+        for made, t in enumerate(rounds, 1):
+            yield t
+            if made >= DRAWN and TRACE.live == before:
+                return
+            before = TRACE.live
+
     def through(self):
-        few = chosen and self.untyped_storage()._cdata in chosen
-        return itertools.islice(iterate(self), DRAWN) if few else iterate(self)
+        drawn = chosen and not torch.is_grad_enabled() and self.untyped_storage()._cdata in chosen
+        return settled(iterate(self)) if drawn else iterate(self)
 
     torch.Tensor.__iter__ = through
     after_import({"diffusers.schedulers.scheduling_utils":
