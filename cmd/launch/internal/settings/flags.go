@@ -35,8 +35,8 @@ func AddFlags(f *pflag.FlagSet) {
 		"what they print stays the same")
 	f.String("last-words", "60s", "after an out-of-memory, how long the program may take to save the last finished step, "+
 		"where launch knows how it saves; 0: it does not")
-	f.String("on-pressure", "off", "what to do when memory runs short while the program trains: off: nothing; save: have it "+
-		"save its state; step-down: save, stop it, and go on one rung lower")
+	f.String("on-pressure", "off", "what to do when memory runs short while the program trains: off: nothing; save: "+
+		"have it save its state; step-down: save, stop it, and go on one rung lower")
 	f.Int("gpus", 0, "number of cards that the command would see, for a machine that launch cannot inspect (default "+
 		"with --vram: one for each process that its launcher starts, else 1)")
 	f.String("nodes-at", "",
