@@ -70,7 +70,9 @@ func constantsOf(s python.Source) (out []dataPath) {
 			}
 		}
 	}
-	writes := s.Has(makes)
+	// looking for a word is far cheaper than matching
+	beside := strings.Contains(s.Code, "__file__")
+	writes := (len(opened) > 0 || beside) && s.Has(makes)
 	add := func(c dataPath) {
 		if c.Path, _, _ = strings.Cut(c.Path, "*"); c.Path != "" && !isOutput(c.Path) {
 			out = append(out, c)
@@ -87,7 +89,11 @@ func constantsOf(s python.Source) (out []dataPath) {
 			add(dataPath{Path: m[2], Name: m[1], Options: []string{"--" + m[1], "--" + dashed, m[1]}})
 		}
 	}
-	for _, line := range besideFile.FindAllString(s.Code, -1) {
+	var lines []string
+	if beside {
+		lines = besideFile.FindAllString(s.Code, -1)
+	}
+	for _, line := range lines {
 		if path := besideOf(line); path != "" && (!writes || !makes.MatchString(line)) {
 			add(dataPath{Path: path, Beside: true})
 		}
@@ -95,17 +101,11 @@ func constantsOf(s python.Source) (out []dataPath) {
 	for _, c := range keywordsIn(s.Code) {
 		add(c)
 	}
-	for _, path := range placedIn(s.Code, writes) {
+	for _, path := range placedIn(lines, s.Code, writes) {
 		add(dataPath{Path: path, Beside: true})
 	}
-	for _, m := range joinedPath.FindAllStringSubmatch(s.Code, -1) {
-		var parts []string
-		for _, q := range quotedText.FindAllStringSubmatch(m[1], -1) {
-			parts = append(parts, q[1])
-		}
-		if !makes.MatchString(m[0]) && !strings.Contains(m[0], "__file__") {
-			add(dataPath{Path: filepath.Join(parts...)})
-		}
+	for _, path := range joinedIn(s.Code) {
+		add(dataPath{Path: path})
 	}
 	for _, o := range s.Options() {
 		name := strings.TrimLeft(o.Names[0], "-")
@@ -115,6 +115,23 @@ func constantsOf(s python.Source) (out []dataPath) {
 		}
 	}
 	return out
+}
+
+// joinedIn are the paths that lines put together of texts, and neither write nor begin at the source's own place.
+func joinedIn(code string) (paths []string) {
+	if !strings.Contains(code, "path.join(") {
+		return nil
+	}
+	for _, m := range joinedPath.FindAllStringSubmatch(code, -1) {
+		var parts []string
+		for _, q := range quotedText.FindAllStringSubmatch(m[1], -1) {
+			parts = append(parts, q[1])
+		}
+		if !makes.MatchString(m[0]) && !strings.Contains(m[0], "__file__") {
+			paths = append(paths, filepath.Join(parts...))
+		}
+	}
+	return paths
 }
 
 // keywordsIn are the paths of data that calls are given by name.
@@ -156,9 +173,9 @@ const mostPlaces = 20
 
 // placedIn are the paths that source makes of a name for its own folder, or for one above it:
 // ROOT = Path(__file__).parents[1]; ROOT / "split.npy". writes: it writes files, so that such a line may.
-func placedIn(code string, writes bool) (paths []string) {
+func placedIn(lines []string, code string, writes bool) (paths []string) {
 	places := 0
-	for _, line := range besideFile.FindAllString(code, -1) {
+	for _, line := range lines {
 		m := place.FindStringSubmatch(line)
 		if m == nil || quotedText.MatchString(line) {
 			continue

@@ -136,6 +136,31 @@ func TestCodeElsewhere(t *testing.T) {
 	wants(t, "code", got, "lib.py", "more.py", "train.py")
 }
 
+// Packages that another environment lends are installed packages: their versions count, and their source is not read.
+func TestLentPackages(t *testing.T) {
+	const site = "lib/python3.11/site-packages/"
+	p := newProject(t, map[string]string{"project/train.py": "import big, wide, base, plain, mine\n",
+		"project/mine.py":                 "",
+		"project/mine-1.dist-info/RECORD": "", "apps/plain.py": "", "apps/plain-5.dist-info/RECORD": "",
+		"env/bin/python": "#!/bin/sh\n", "env/" + site + "more.pth": "../../../../other/" + site + "\n",
+		"env/pyvenv.cfg":                      "home = BASE/bin\ninclude-system-site-packages = true\n",
+		"other/" + site + "big/__init__.py":   "",
+		"module/" + site + "wide/__init__.py": "", "base/" + site + "base/__init__.py": "",
+		"env/" + site + "own-1.dist-info/x": "", "other/" + site + "big-2.dist-info/x": "",
+		"module/" + site + "wide-3.dist-info/x": "", "base/" + site + "base-4.dist-info/x": ""},
+		"../env/bin/python", "train.py")
+	top := p.s.Command.Dir
+	cfg := "home = " + top + "/base/bin\ninclude-system-site-packages = true\n"
+	if err := os.WriteFile(filepath.Join(top, "env/pyvenv.cfg"), []byte(cfg), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p.s.Command.Dir = filepath.Join(top, "project")
+	p.s.Command.Env = append(p.s.Command.Env,
+		"PYTHONPATH="+filepath.Join(top, "module", site)+":"+filepath.Join(top, "apps"))
+	wants(t, "code", p.code(), "mine.py", "train.py")
+	wants(t, "packages", p.take().Packages, "base 4", "big 2", "own 1", "plain 5", "wide 3")
+}
+
 func TestCommit(t *testing.T) {
 	const hash = "0123456789abcdef0123456789abcdef01234567"
 	for name, files := range map[string]map[string]string{

@@ -15,18 +15,32 @@ import (
 // Roots are the folders outside the installed packages in which the environment looks for modules, in Python's order:
 // first, which is the script's folder, those of PYTHONPATH, and those of packages that are installed for development.
 func (e Environment) Roots(first string) (roots []string) {
-	for _, dir := range e.roots(first) {
-		if dir = filepath.Clean(dir); !slices.Contains(e.folders, dir) && !slices.Contains(roots, dir) {
+	for i, dir := range e.roots(first) {
+		dir = filepath.Clean(dir)
+		own := i == 0 && !slices.Contains(e.folders, dir) // whatever was installed beside the script
+		if (own || !e.holds(dir)) && !slices.Contains(roots, dir) {
 			roots = append(roots, dir)
 		}
 	}
 	return roots
 }
 
+// holds reports whether a folder holds installed packages, of this environment or of another that lends it its own: by
+// PYTHONPATH, as modules of a cluster do, or by a .pth file.
+func (e Environment) holds(dir string) bool { return slices.Contains(e.folders, dir) || installed(dir) }
+
 // Packages lists the installed distributions with their versions, sorted: "torch 2.1.0". It is nil where the folders of
 // packages are not known. Source: the names of the folders that the core metadata specification prescribes.
 func (e Environment) Packages() (out []string) {
-	for _, dir := range e.folders {
+	shelves := slices.Clone(e.folders)
+	if len(shelves) > 0 {
+		for _, dir := range e.roots("")[1:] { // without that of the script
+			if dir = filepath.Clean(dir); e.holds(dir) && !slices.Contains(shelves, dir) {
+				shelves = append(shelves, dir)
+			}
+		}
+	}
+	for _, dir := range shelves {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			continue

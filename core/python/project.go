@@ -77,9 +77,14 @@ func newReader(roots []string) *reader {
 	return r
 }
 
-// installed reports whether a folder holds installed packages.
+// installed reports whether a folder holds installed packages: by its name, or by the lists of files that installers
+// leave beside what they install into a folder of any name (pip install --target).
 func installed(dir string) bool {
-	return slices.Contains([]string{"site-packages", "dist-packages"}, filepath.Base(dir))
+	if slices.Contains([]string{"site-packages", "dist-packages"}, filepath.Base(dir)) {
+		return true
+	}
+	lists, _ := filepath.Glob(filepath.Join(dir, "*.dist-info", "RECORD"))
+	return len(lists) > 0
 }
 
 // resolve is the file of a module, or "".

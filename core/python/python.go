@@ -35,7 +35,7 @@ type Environment struct {
 type looked struct {
 	mu    sync.Mutex
 	found map[string][]string // by pattern
-	links func() []string     // the folders that .pth files add
+	links func() []string     // the folders that .pth files and pyvenv.cfg add
 	torch func() string       // the text of torch/version.py
 }
 
@@ -81,10 +81,7 @@ func Of(prog command.Prog, env []string) Environment {
 	if own := filepath.Dir(prog.File); e.missing && prog.File != "" && environment(filepath.Dir(own)) {
 		bin = own // a virtual environment that was moved: its programs name a Python that is not there
 	}
-	for _, pattern := range []string{"../lib/python3.*/site-packages", "../lib/python3*/dist-packages", "../local/lib/python3.*/dist-packages"} {
-		hits, _ := filepath.Glob(filepath.Join(bin, pattern))
-		e.folders = append(e.folders, hits...)
-	}
+	e.folders = shelves(bin)
 	e.looked = &looked{found: map[string][]string{}}
 	e.looked.torch, e.looked.links = sync.OnceValue(e.readTorch), sync.OnceValue(e.readLinks)
 	return e
@@ -173,10 +170,32 @@ func (e Environment) search(pattern string) (paths []string) {
 	return nil
 }
 
-// readLinks returns the folders that the .pth files in all folders of packages add.
+// readLinks returns the folders that the .pth files in all folders of packages add, and those of the Python that a
+// virtual environment was made from, where that shares them.
 func (e Environment) readLinks() (dirs []string) {
 	for _, dir := range e.folders {
 		dirs = append(dirs, linked(dir)...)
+	}
+	cfg := Head(filepath.Join(filepath.Dir(filepath.Dir(e.Interpreter)), "pyvenv.cfg"), maxLink)
+	if m := sharing.FindStringSubmatch(cfg); m != nil {
+		if home := homeOf.FindStringSubmatch(cfg); home != nil {
+			dirs = append(dirs, shelves(home[1])...)
+		}
+	}
+	return dirs
+}
+
+// Lines of pyvenv.cfg (documentation of Python's module site).
+var (
+	sharing = lazy.MustCompile(`(?mi)^include-system-site-packages\s*=\s*true\s*$`)
+	homeOf  = lazy.MustCompile(`(?m)^home\s*=\s*(\S.*?)\s*$`)
+)
+
+// shelves are the folders of packages of the Python in a folder of programs.
+func shelves(bin string) (dirs []string) {
+	for _, pattern := range []string{"../lib/python3.*/site-packages", "../lib/python3*/dist-packages", "../local/lib/python3.*/dist-packages"} {
+		hits, _ := filepath.Glob(filepath.Join(bin, pattern))
+		dirs = append(dirs, hits...)
 	}
 	return dirs
 }
