@@ -66,7 +66,7 @@ func (r *Report) part(f *finding, calls, after []frame, s State) Part {
 	if len(frames) == 0 {
 		frames = after
 	}
-	training := r.Phase.Coarse() == "training"
+	training := r.Phase.Coarse() == "training" || f.phase == "training"
 	if p := partOf(frames); p != "" && !(training && p == Metric) {
 		return p
 	}

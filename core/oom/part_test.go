@@ -99,6 +99,20 @@ func TestPartOfWords(t *testing.T) {
 	}
 }
 
+// What a program saves behind its failure is not what failed.
+func TestSavedBehind(t *testing.T) {
+	for behind, want := range map[string]Phase{
+		"INFO Saving models and training states to experiments folder\n": Unknown,
+		"ERROR saving the checkpoint failed\n":                           Checkpoint,
+	} {
+		d := newDetector(t, job.Signs{})
+		write(t, d, Terminal, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n"+behind)
+		if r := d.Report(Exit{}); r.Phase != want {
+			t.Errorf("before %q the phase is %q, want %q: %s", behind, r.Phase, want, r.Cause)
+		}
+	}
+}
+
 // A failure is in a save only if that had not ended: a step after it shows that it had.
 func TestSavedBefore(t *testing.T) {
 	const bar = " 33%%|###   | %d/30 [00:05<00:30, 1.00s/it]\n"

@@ -118,6 +118,7 @@ var (
 	// noDoing are words of such a line for what is not done now.
 	noDoing = rx(`(?i)\b(?:no|not|without|skip\w*|disabled?|before|after|finished|completed?|done|loaded|saved|` +
 		`strategy|dataset|split|will|every|set)\b|\b100%|(?:checkpoint|from):? +(?:false|none|null|''|"")`)
+	notSaved = rx(`(?i)fail|error|unable`)
 	// overPhases are words for the end of a phase: what was said of it before is over.
 	overPhases = []linePhase{
 		{Checkpoint, rx(`(?i)\b(?:saved|wrote|written)\b`)},
@@ -189,15 +190,15 @@ func (f *finding) told() Phase {
 		}
 	}
 	for i := f.at + 1; i < min(len(rows), f.at+1+toldAfter); i++ {
-		if p := phaseOfWords(printed.Clip(rows[i].Body)); p != Unknown {
-			return p
+		body := printed.Clip(rows[i].Body)
+		if p := phaseOfWords(body); p != Unknown && (p != Checkpoint || notSaved.MatchString(body)) {
+			return p // what a program saves behind its failure is not what failed
 		}
 	}
 	return Unknown
 }
 
-// countedOn reports whether a counter of training rose between row i, which is about a state, and the failure at row
-// top: the state was saved or read by then.
+// countedOn reports whether a training went on between row i, which is about a state, and the failure at row top.
 func countedOn(rows []printed.Row, i, top int) bool {
 	highest := func(some []printed.Row) (n int64) {
 		for _, r := range some {
