@@ -14,7 +14,8 @@ writes at the end of this file. It has these names:
   UNIT          is "epoch" if what is counted are those.
   models(owner) are its modules. Their tensors must not change between the beginning of a step and the failure.
   within(calls) says where the program failed, by the names of the functions that led there, outermost first: STEP, within
-                the passes of a step; BETWEEN, where the last step is finished and no other has begun; or None.
+                the passes of a step; BETWEEN, in a validation, where the last step is finished and no other has begun;
+                DONE, elsewhere between two steps; or None.
   refuse(owner, calls) is a reason not to save, or None.
   keep(owner)   is what a step changes before it fails, beside tensors and random numbers, and undo(owner, kept) sets it back.
   place(owner, step) is the path of the state of that step, as a resume is given it.
@@ -31,6 +32,15 @@ written, and the reason is reported.
 
 The same function saves while the program runs, where launch asks for it by a file beside this one: at the beginning of a
 step, under the same conditions. The program then goes on.
+
+A program that catches what ends its training, and saves by itself, may take the wrong number for its state, or save one that
+is not whole. Its family has these names, too:
+
+  ENDS          {module: {function: name}}: a method that saves, and the name of its parameter that is the state's number.
+  ending(owner) is None unless the program saves because it ends. Else it returns the number of the step that is finished,
+                or None where it is one that has begun; whether the program failed; and whether a validation is due.
+
+Such a method is given the right number, and returns at once where there is no whole state, or where that one is there.
 """
 import os
 import sys
@@ -39,7 +49,7 @@ import time
 COPIES = 64 << 20  # bytes of tensors that the passes change, and that are kept
 ONCE = 256 << 20  # bytes of other tensors without a gradient that are copied once, to see which of them change
 SPARE = 64 << 20  # bytes of a disk that stay free
-STEP, BETWEEN = "step", "between"
+STEP, BETWEEN, DONE = "step", "between", "done"
 WHOLE = "its states are of whole epochs"
 NAME = ".launch-last-words-"
 WORDS = "<last words>"  # the file name of FAMILY
@@ -49,6 +59,7 @@ REQUEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "save-request
 def start(say, quiet, loader):
     family = type(sys)("_launch_words")
     family.STEP, family.BETWEEN, family.WHOLE, family.peek = STEP, BETWEEN, WHOLE, peek
+    family.randoms, family.restore, family.DONE = randoms, restore, DONE
     exec(compile(FAMILY, WORDS, "exec", dont_inherit=True), family.__dict__)
     Words(family, say, quiet).wait(loader)
 
@@ -67,22 +78,22 @@ class Words(object):
         self.model = ()  # whose tensors these are
         self.still, self.moving, self.copies = [], [], []
         self.tracked = False  # the second step has shown which tensors the passes change
-        self.made = 0  # calls of optimizers
+        self.made, self.counts = 0, False  # calls of optimizers, each at its beginning and at its end; whether they are counted
         self.next, self.retries, self.known = 0.0, None, 0  # of the card's allocator
 
     # --- while it runs
 
     def wait(self, loader):
-        plain, seen = loader.get_code, self.family.SEEN
+        plain, seen, ends = loader.get_code, self.family.SEEN, getattr(self.family, "ENDS", {})
 
         def get_code(self_, fullname):
-            if fullname in seen:
+            if fullname in seen or fullname in ends:
                 import gc
 
                 collects = gc.isenabled()
                 gc.disable()  # which would look through all modules at each thousand nodes of a tree
                 try:
-                    return self.probed(self_, fullname, seen[fullname])
+                    return self.probed(self_, fullname, seen.get(fullname, {}), ends.get(fullname, {}))
                 except Exception as e:
                     self.plainly("words", why="%s could not be read: %s" % (fullname, e))
                 finally:
@@ -94,21 +105,29 @@ class Words(object):
         loader.get_code = get_code
         at_exit(self.quiet_end)
 
-    def probed(self, loader, fullname, functions):
+    def probed(self, loader, fullname, functions, ends):
         """The code of a module with a call in the first statement of each of the functions."""
         path = loader.get_filename(fullname)
         tree = compile(loader.get_data(path), path, "exec", 0x400, True)  # ast.PyCF_ONLY_AST
-        for name in functions:
+        first = {name: "__import__('_launch').begun(%s)" % ", ".join(functions[name]) for name in functions}
+        for name in ends:
+            first[name] = "{0} = __import__('_launch').ending(self, {0})\nif {0} is None: return".format(ends[name])
+        for name in first:
             at = tree
             for part in name.split("."):
                 at = [s for s in at.body if getattr(s, "name", None) == part][-1]
-            text = "__import__('_launch').begun(%s)" % ", ".join(functions[name])
-            node = compile(text, path, "exec", 0x400, True).body[0]
-            place(node, at.body[0].lineno)
-            at.body.insert(1 if doc(at.body[0]) else 0, node)
+            has = [a.arg for a in at.args.posonlyargs + at.args.args + at.args.kwonlyargs]
+            for used in functions.get(name, []) + [ends[n] for n in ends if n == name]:
+                if used.isidentifier() and used not in has + ["None"]:
+                    raise ValueError("%s has no parameter %s" % (name, used))
+            nodes = compile("def f():\n " + first[name].replace("\n", "\n "), path, "exec", 0x400, True).body[0].body
+            for node in nodes:
+                place(node, at.body[0].lineno)
+            start = 1 if doc(at.body[0]) else 0
+            at.body[start:start] = nodes
         code = compile(tree, path, "exec", dont_inherit=True)
         door = sys.modules.setdefault("_launch", type(sys)("_launch"))
-        door.begun = self.begun
+        door.begun, door.ending = self.begun, self.ending
         return code
 
     def begun(self, *args):
@@ -208,19 +227,52 @@ class Words(object):
             self.write(owner, step, path, older, began, asked=1)
         return path, int(kept)
 
+    def ending(self, owner, number):
+        """The number under which a program saves because it ends; None: it is not to save."""
+        try:
+            return self.ended(owner, number)
+        except Exception as e:
+            self.plainly("words", why=("launch could not judge what the program saves: %s: %s" % (type(e).__name__, e))[:300])
+            return number
+
+    def ended(self, owner, number):
+        ends = self.family.ending(owner)
+        if ends is None or os.getpid() != self.pid or several() or self.owner is None or self.owner() is not owner:
+            return number
+        step, failed, due = ends
+        if step is None and failed and not self.counts:
+            return number  # before torch 2 nothing shows whether an optimizer's step had begun
+        if step is None and self.step is not None and (not failed or self.sum() == self.versions):
+            step = self.step
+            if self.tracked:
+                self.back(owner)
+        why = path = ""
+        if step is None:
+            why = "the optimizer's step may be half done, so the state that the program was about to save was not written"
+        else:
+            path = os.path.abspath(self.family.place(owner, step))
+        kept = complete(path)
+        if failed:
+            self.plainly("words", step=step or 0, path=path, kept=int(kept), skips=int(due), why=why)
+        return None if why or kept else step
+
     def count(self):
         """Has the calls of all optimizers counted, where this torch can: kernels of other libraries change parameters
-        without a trace. The hook stands in torch's table itself, as that of witness.py does."""
-        hooks = getattr(sys.modules.get("torch.optim.optimizer"), "_global_optimizer_post_hooks", None)
+        without a trace, and an optimizer changes its own states first. The hooks stand in torch's tables themselves, as
+        that of witness.py does."""
+        optimizer = sys.modules.get("torch.optim.optimizer")
+        tables = [getattr(optimizer, "_global_optimizer_%s_hooks" % when, None) for when in ("pre", "post")]
         compiling = getattr(sys.modules.get("torch.compiler"), "is_compiling", None)
-        if hooks is None or compiling is None:
+        if None in tables or compiling is None:
             return
 
         def stepped(optimizer, args, kwargs):
             if not compiling():
                 self.made += 1
 
-        hooks[-2] = stepped
+        for table in tables:
+            table[-2] = stepped
+        self.counts = True
 
     def tensors(self, models):
         self.model, self.tracked = tuple(map(id, models)), False
@@ -563,6 +615,15 @@ def peek(path):
         name, = [n for n in z.namelist() if n.count("/") == 1 and n.endswith("/data.pkl")]
         with z.open(name) as f:
             return Plain(f).load()
+
+
+def complete(path):
+    """Whether torch.save has written that file to its end."""
+    try:
+        peek(path)
+    except Exception:  # it is not there, or its end is not
+        return False
+    return True
 
 
 def remove(folder):

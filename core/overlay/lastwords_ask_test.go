@@ -24,7 +24,7 @@ func runAsked(t *testing.T, dir string, step string, more string, env ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := witnessStart(t, dir, append(append(o.Env, "OUT="+filepath.Join(dir, "out"),
+	out := warmStart(t, dir, append(append(o.Env, "OUT="+filepath.Join(dir, "out"),
 		"MORE="+strings.Replace(asks, "STEP", step, 1)+more), env...))
 	if _, err := os.Lstat(filepath.Join(attempt, saveRequest)); err == nil && step != "1000" {
 		t.Error("the request is still there")
@@ -47,7 +47,7 @@ func TestSaveOnRequest(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "out"), filepath.Join(dir, "with")); err != nil {
 		t.Fatal(err)
 	}
-	bare := witnessStart(t, dir, []string{"OUT=" + filepath.Join(dir, "out"), "MORE=" +
+	bare := warmStart(t, dir, []string{"OUT=" + filepath.Join(dir, "out"), "MORE=" +
 		strings.Replace(asks, "STEP", "6", 1) + more})
 	if with.stdout != bare.stdout || with.stderr != bare.stderr || with.code != 0 || len(stepsOf(with)) != 13 {
 		t.Errorf("asked:\n%s%s\nbare:\n%s%s", with.stdout, with.stderr, bare.stdout, bare.stderr)

@@ -33,6 +33,9 @@ def hooked(loss, optimizer, step):
         with torch.no_grad():
             optimizer.param_groups[0]["params"][0].add_(1)
         sys.modules[type(optimizer).__module__].adam = oom
+    if FAIL[0] == "states" and step == int(FAIL[1]):  # as torch's optimizers do: their states before the parameters
+        optimizer.state[optimizer.param_groups[0]["params"][0]]["exp_avg"].mul_(2)
+        sys.modules[type(optimizer).__module__].adam = oom
 
 
 def read(path):
@@ -90,6 +93,7 @@ while iter_num < 10:
         loss = (model(x) - x).square().mean() / 2
         hooked(loss, optimizer, iter_num)
         loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     fail("after the optimizer", iter_num)
     optimizer.zero_grad()
@@ -114,6 +118,7 @@ func TestLastWordsOfALoop(t *testing.T) {
 		{fail: "forward:6", step: 6, files: "ckpt-4.pt ckpt.pt"},
 		{fail: "backward:7", step: 7, files: "ckpt-4.pt ckpt.pt"},
 		{fail: "backward:2", step: 2, files: "ckpt.pt"},
+		{fail: "forward:1", step: 1, files: "ckpt.pt"},
 		{fail: "eval:8", step: 8, files: "ckpt-4.pt ckpt.pt"},
 		{fail: "forward:4", step: 4, files: "ckpt.pt"}, // it has saved that itself
 		// the older state's name is taken
@@ -164,7 +169,7 @@ func TestLoopSavesOnRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	states := filepath.Join(dir, "out")
-	out := witnessStart(t, dir, append(o.Env, "OUT="+states, "MORE=plain = fail\ndef fail(where, n):\n"+
+	out := warmStart(t, dir, append(o.Env, "OUT="+states, "MORE=plain = fail\ndef fail(where, n):\n"+
 		"    if (where, n) == ('forward', 5):\n        open(os.path.dirname(os.environ['LAUNCH_OVERLAY']) + "+
 		"'/save-request', 'w').close()\n    if (where, n) == ('forward', 6):\n        os._exit(1)\n    plain(where, n)\n"))
 	if a := o.Report().Answer(); a == nil || a.Step != 6 || a.Path != filepath.Join(states, "ckpt.pt") || a.Kept {

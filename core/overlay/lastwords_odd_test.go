@@ -18,7 +18,7 @@ func TestOddPrograms(t *testing.T) {
 		t.Helper()
 		dir := t.TempDir()
 		witnessWrite(t, dir, wordsProgram)
-		out := witnessStart(t, dir, append(env, "OUT="+filepath.Join(dir, "out")))
+		out := warmStart(t, dir, append(env, "OUT="+filepath.Join(dir, "out")))
 		return strings.ReplaceAll(out.stdout, filepath.Join(dir, "out"), "DIR")
 	}
 	plain := bare(t, "FAIL=forward:7")
@@ -129,7 +129,7 @@ func TestRanksOfOne(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					out := witnessStart(t, dir, append(append(o.Env, "OUT="+filepath.Join(dir, "out")), env...))
+					out := warmStart(t, dir, append(append(o.Env, "OUT="+filepath.Join(dir, "out")), env...))
 					r := o.Report()
 					said := r.LastWords()
 					if c.fail == "" {

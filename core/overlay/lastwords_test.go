@@ -17,9 +17,14 @@ import (
 // FAIL says, in the step that it names.
 var wordsProgram = map[string]string{
 	"transformers/__init__.py": "",
+	"transformers/trainer_callback.py": `class CallbackHandler:
+    def on_epoch_begin(self, args, state, control):
+        return control
+`,
 	"transformers/trainer.py": `"""The trainer."""
 import json, os, random, types
 import torch
+from transformers.trainer_callback import CallbackHandler
 
 
 class Trainer:
@@ -29,7 +34,7 @@ class Trainer:
                      push_to_hub=True, save_total_limit=1)
         self.args = types.SimpleNamespace(**dict(plain, **args))
         self.is_deepspeed_enabled = self.is_fsdp_enabled = False
-        self.state = types.SimpleNamespace(global_step=0)
+        self.state, self.rest = types.SimpleNamespace(global_step=0, epoch=0), None
         self.optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
         self.scheduler = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, 0.9)
         if resume:
@@ -40,9 +45,19 @@ class Trainer:
         s = torch.load(path + "/rest.pt")
         self.optimizer.load_state_dict(s["optimizer"])
         self.scheduler.load_state_dict(s["scheduler"])
-        torch.set_rng_state(s["torch"])
-        random.setstate(s["random"])
+        self.rest = s
         self.state.global_step = json.load(open(path + "/trainer_state.json"))["step"]
+
+    def epoch(self, begins):
+        """What a resume at the end of an epoch sets is set before the next one draws its order, else after that."""
+        CallbackHandler().on_epoch_begin(self.args, self.state, None)
+        for now in (True, False):
+            if self.rest and now == begins:
+                torch.set_rng_state(self.rest["torch"])
+                random.setstate(self.rest["random"])
+                self.rest = None
+            if now:
+                random.random(), torch.rand(3)
 
     def training_step(self, model, x):
         "One micro-batch."
@@ -78,11 +93,16 @@ class Trainer:
                 if old.startswith("checkpoint-") and old != "checkpoint-%d" % self.state.global_step:
                     os.rename(self.args.output_dir + "/" + old, self.args.output_dir + "/removed-" + old)
 
+    def get_batch_samples(self):
+        fail(self, "fetch")
+        for part in range(2):
+            yield torch.rand(4, 8, generator=torch.Generator().manual_seed(2 * self.state.global_step + part))
+
     def train(self, steps):
+        self.epoch(self.state.global_step % 5 == 0)
         while self.state.global_step < steps:
             total = 0.0
-            for part in range(2):
-                x = torch.rand(4, 8, generator=torch.Generator().manual_seed(2 * self.state.global_step + part))
+            for x in list(self.get_batch_samples()):
                 total += float(self.training_step(self.model, x))
             fail(self, "before the optimizer")
             self.optimizer.step()
@@ -90,11 +110,14 @@ class Trainer:
             self.scheduler.step()
             self.optimizer.zero_grad()
             self.state.global_step += 1
+            self.state.epoch = self.state.global_step / 5
             print("step", self.state.global_step, total.hex(), flush=True)
             if self.state.global_step % 4 == 0:
                 self._save_checkpoint(self.model, None)
             if self.state.global_step % 3 == 0:
                 self.evaluate()
+            if self.state.global_step % 5 == 0 and self.state.global_step < steps:
+                self.epoch(True)
 
 
 FAIL = os.environ.get("FAIL", "").split(":")
@@ -155,6 +178,12 @@ func runWordsIn(t *testing.T, dir string, limit time.Duration, env ...string) (w
 func runWordsOf(t *testing.T, family string, program map[string]string, dir string, limit time.Duration,
 	env ...string) (witnessOutcome, *LastWords, string) {
 	t.Helper()
+	return runWordsBy(t, warmStart, family, program, dir, limit, env...)
+}
+
+func runWordsBy(t *testing.T, start starter, family string, program map[string]string, dir string, limit time.Duration,
+	env ...string) (witnessOutcome, *LastWords, string) {
+	t.Helper()
 	witnessWrite(t, dir, program)
 	part, known := LastWordsPart(family, limit)
 	if !known {
@@ -165,7 +194,7 @@ func runWordsOf(t *testing.T, family string, program map[string]string, dir stri
 		t.Fatal(err)
 	}
 	states := filepath.Join(dir, "out")
-	out := witnessStart(t, dir, append(append(o.Env, "OUT="+states), env...))
+	out := start(t, dir, append(append(o.Env, "OUT="+states), env...))
 	if left, _ := filepath.Glob(filepath.Join(states, unfinishedWords+"*")); len(left) > 0 && out.signal == 0 {
 		t.Errorf("left behind: %q", left)
 	}
@@ -200,6 +229,10 @@ func TestLastWords(t *testing.T) {
 		{fail: "forward:7", step: 6},
 		{fail: "backward:7", step: 6},
 		{fail: "forward:10", step: 9},
+		{fail: "forward:6", step: 5}, // in the first step of an epoch, which has drawn its order
+		{fail: "backward:6", step: 5},
+		{fail: "fetch:6", step: 5},
+		{fail: "fetch:8", step: 7},
 		{fail: "backward:2", step: 1},
 		{fail: "eval:6", step: 6, skips: true},
 		{fail: "forward:1", why: "no step was finished"},
@@ -322,7 +355,7 @@ func TestLastWordsUnseen(t *testing.T) {
 		"model._backward_hooks)\nmodel[2].register_forward_pre_hook(f)\n" +
 		"model[0].weight.register_hook(lambda g: 1/0 if trainer.state.global_step == 2 else None)"
 	dir := t.TempDir()
-	with, _, states := runWordsIn(t, dir, time.Minute, more)
+	with, _, states := runWordsBy(t, coldStart, "transformers", wordsProgram, dir, time.Minute, more)
 	if err := os.Rename(states, states+"-with"); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ func (d *RunDoc) continues(r *run.Run, stop *run.Stop, out *run.Outcome) {
 	case out.Ending == run.Failed:
 		again("once what stopped it is mended")
 	default:
-		d.Not = "with no change that launch knows for this job"
+		d.Not = "launch knows no change with which this job would fit"
 	}
 }
 

@@ -340,6 +340,11 @@ func (p Printer) certainty(v View) {
 			p.line("  rough: a typical amount, not counted for this job; the first run measures it")
 		}
 	}
+	c := v.Plan.Choice(ladder.Training)
+	if v.Saves && v.Stop == nil && c != nil && ladder.Told(c.Estimate, v.Run.Room) == ladder.May {
+		p.line("  training may run short of memory: --on-pressure=save would then save its state, and " +
+			"--on-pressure=step-down also take the next rung")
+	}
 	var runs []string
 	for _, c := range v.Plan.Choices {
 		for _, id := range c.Estimate.Learned {

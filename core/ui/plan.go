@@ -43,6 +43,8 @@ type View struct {
 	Declaration string
 	// Fails is why the program stops as it begins: its script is not there, or does not know an option.
 	Fails error
+	// Saves: while it runs, the program can be asked to save its state.
+	Saves bool
 	// Verbose adds every line of the estimates, and every rung that is not taken.
 	Verbose bool
 }

@@ -74,6 +74,32 @@ func TestPlanSaysWhatIsSlower(t *testing.T) {
 	}
 }
 
+// Where training may not fit, the plan says what would save its state in time, if the program can be asked to.
+func TestPlanSaysWhatSavesInTime(t *testing.T) {
+	const said = "--on-pressure=save would then save its state"
+	for _, tt := range []struct {
+		room  unit.Bytes
+		saves bool
+		says  bool
+	}{{7, true, true}, {7, false, false}, {100, true, false}} {
+		rough := mem.Estimate{Items: []mem.Item{{Kind: mem.Saved, What: "net", Bytes: 6 * unit.GiB},
+			{Kind: mem.Buffers, What: "library", Bytes: 2 * unit.GiB, Guess: true}}}
+		r := &run.Run{Job: &job.Job{Dialect: "r", Plugin: "p"}, Room: tt.room * unit.GiB,
+			Ladders: &ladder.Set{Shared: ladder.Ladder{Phase: ladder.Shared, Rungs: []ladder.Rung{{Name: "as asked"}}},
+				Phases: []ladder.Ladder{{Phase: ladder.Training,
+					Rungs: []ladder.Rung{{Name: "as asked", Slowdown: 1, Estimates: []mem.Estimate{rough}}}}}}}
+		plan, stop := r.Next()
+		if stop != nil {
+			t.Fatalf("%+v", stop)
+		}
+		var out strings.Builder
+		Printer{W: &out}.Plan(View{Run: r, Plan: plan, Saves: tt.saves, Device: &gpu.Device{Kind: gpu.CUDA, Total: r.Room}})
+		if got := strings.Contains(out.String(), said); got != tt.says {
+			t.Errorf("in %v GiB: said is %v:\n%s", int64(tt.room), got, out.String())
+		}
+	}
+}
+
 // The host's memory as asked is that of the batch as asked, whatever batch is planned.
 func TestHostAsAsked(t *testing.T) {
 	line := mem.HostLine{Item: mem.Item{Kind: mem.Buffers, What: "batches", From: "a test"}, PerSample: unit.GiB, Shm: true}

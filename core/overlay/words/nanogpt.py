@@ -2,12 +2,16 @@
 
 All of it is at the top level of the script: iter_num counts, a dict that is named checkpoint becomes out_dir/ckpt.pt. Both
 expressions are taken from the script itself, so a state has what that script writes. A step ends with optimizer.zero_grad,
-where iter_num does not count it yet; the forward pass may be compiled, and is left alone.
+where iter_num does not count it yet; the forward pass may be compiled, and is left alone. The first one of a process is seen
+where its gradients are clipped, too: two steps have to be seen.
 """
 import os
 import sys
 
-SEEN = {"torch.optim.optimizer": {"Optimizer.zero_grad": ["self"]}}
+SEEN = {
+    "torch.optim.optimizer": {"Optimizer.zero_grad": ["self"]},
+    "torch.nn.utils.clip_grad": {"clip_grad_norm_": ["None"]},
+}
 AGAIN = True  # a resume makes the validation of its step first
 
 now = {}  # the expressions, and the step that has begun
@@ -15,9 +19,12 @@ now = {}  # the expressions, and the step that has begun
 
 def begun(optimizer):
     main = sys.modules["__main__"].__dict__
-    if main.get("optimizer") is not optimizer or not now and not read(main["__file__"]):
+    clips = optimizer is None
+    if clips:
+        optimizer = None if "step" in now else main.get("optimizer")
+    if optimizer is None or main.get("optimizer") is not optimizer or not now and not read(main["__file__"]):
         return None
-    now["step"] = main["iter_num"] + 1
+    now["step"] = main["iter_num"] + (not clips)
     return optimizer, now["step"]
 
 
