@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -162,5 +163,41 @@ func TestKindOfNamed(t *testing.T) {
 	}
 	if count[HIP] < 16 || count[XPU] < 3 || (Card{}).Kind() != CUDA {
 		t.Errorf("%v", count)
+	}
+}
+
+// A named card of NVIDIA's has the compute capability of its generation, and where its source names one, that.
+func TestCapability(t *testing.T) {
+	said := regexp.MustCompile(`compute capability (\d+\.\d)|major=(\d+), minor=(\d)`)
+	checked := 0
+	for _, c := range cards {
+		got := c.Capability()
+		if c.Kind() != CUDA {
+			if got != "" {
+				t.Errorf("%s has the compute capability %s", c.Name, got)
+			}
+			continue
+		}
+		if got == "" {
+			t.Errorf("%s has no compute capability", c.Name)
+		}
+		if m := said.FindStringSubmatch(c.Source); m != nil {
+			checked++
+			want := m[1]
+			if want == "" {
+				want = m[2] + "." + m[3]
+			}
+			if got != want {
+				t.Errorf("%s: %s, and its source says %s", c.Name, got, want)
+			}
+		}
+	}
+	for name, want := range map[string]string{"RTX 5000 Ada": "8.9", "RTX 2000 Ada": "8.9", "RTX 5090": "12.0"} {
+		if got := (Card{Name: name}).Capability(); got != want {
+			t.Errorf("%s has %q, want %s: cards of another generation begin so, too", name, got, want)
+		}
+	}
+	if checked < 20 {
+		t.Errorf("%d sources name a compute capability", checked)
 	}
 }

@@ -117,7 +117,7 @@ type Job struct {
 }
 
 // Savers are the values that [Job.LastWords] may have.
-var Savers = []string{"accelerate", "basicsr", WholeEpochs, "lightning", "nanogpt", "timm", "transformers"}
+var Savers = []string{"accelerate", "basicsr", WholeEpochs, "lightning", "nanogpt", "timm", "trainner", "transformers"}
 
 // WholeEpochs is the value of [Job.LastWords] of a program that has no last words: its states are of whole epochs,
 // and a resume begins with the next one, so a state of the middle of one would leave out the rest.

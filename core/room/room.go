@@ -63,6 +63,7 @@ func Find(ctx context.Context, w Wish, env []string) (Room, error) {
 		r.Device, r.Devices = &gpu.Device{Kind: w.Card.Kind(), Name: name, Total: w.VRAM, Planned: true}, 1
 		if w.Card.Name != "" {
 			r.Device.TotalFrom, r.Device.TotalSource = w.Card.From(), w.Card.Source
+			r.Device.Capability = w.Card.Capability()
 		}
 		return r, nil
 	}

@@ -2,8 +2,8 @@ package lm
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/plugins/lm/arch"
@@ -11,13 +11,10 @@ import (
 
 // targets are the layers that peft adapts where nothing names them (peft/utils/constants.py,
 // TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING).
-var targets = map[string][]string{"gpt2": {"c_attn"}, "phi": {"q_proj", "v_proj", "fc1", "fc2"}}
+var targets = map[string][]string{"gpt2": {"c_attn"}, "phi": {"q_proj", "v_proj", "fc1", "fc2"}, "llama": pair,
+	"mistral": pair, "mixtral": pair, "qwen2": pair, "qwen3": pair, "gemma": pair, "gemma2": pair, "gemma3_text": pair}
 
-// layers are the names of linear layers, by the model's type.
-var layers = map[string][]string{"gpt2": {"c_attn", "c_proj", "c_fc"}, "phi": {"q_proj", "k_proj", "v_proj", "dense",
-	"fc1", "fc2"}}
-
-var llamaLayers = []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+var pair = []string{"q_proj", "v_proj"}
 
 // readLoRA is get_peft_config (trl/trainer/utils.py:280). Adapters are float32, whatever the model's type is
 // (autocast_adapter_dtype of get_peft_model).
@@ -37,16 +34,13 @@ func readLoRA(s *settings, t *training) string {
 	if v := s.release("peft"); t.step.Quant == nil && len(v) > 1 && v[0] == 0 && 6 <= v[1] && v[1] < 12 {
 		l.Type = t.step.Weights // of the layer's (update_layer in peft/tuners/lora/layer.py:99 of 0.7.1)
 	}
-	if l.Targets == nil {
-		l.Targets = []string{"q_proj", "v_proj"}
-	}
 	if why := dropout(s, l); why != "" {
 		return why
 	}
 	switch named := s.has("lora_target_modules") || len(s.list("lora_target_modules")) > 0; {
 	case named:
 		l.Targets = s.list("lora_target_modules")
-	case t.model.Experts != nil && t.model.Type != "mixtral": // which alone the mapping has
+	case l.Targets == nil:
 		return "peft chooses no layers of " + t.model.Type + " for adapters: lora_target_modules names them"
 	}
 	return adapt(t, l)
@@ -67,14 +61,17 @@ func dropout(s *settings, l *arch.LoRA) string {
 
 // adapt adds adapters to the step, if every layer that they are for has a formula.
 func adapt(t *training, l *arch.LoRA) string {
-	known := layers[t.model.Type]
-	if known == nil {
-		known = llamaLayers
-	}
+	found := false
 	for _, name := range l.Targets {
-		if name != arch.AllLinear && !slices.Contains(known, name) {
+		switch there, elsewhere := t.model.HasLinear(name); {
+		case name == arch.AllLinear, there:
+			found = true
+		case !elsewhere:
 			return fmt.Sprintf("adapters in %q have no formula", name)
 		}
+	}
+	if !found && len(l.Targets) > 0 {
+		return fmt.Sprintf("peft stops: %s has no layers %s", t.model.Type, strings.Join(l.Targets, ", "))
 	}
 	t.step.LoRA = l
 	return ""
@@ -93,7 +90,9 @@ func quantised(t *training, q arch.Quant) {
 
 // withoutDropout switches off each torch.nn.Dropout (disable_dropout_in_model, trl/trainer/utils.py:194).
 func withoutDropout(t *training) {
-	t.model.Embed, t.model.Residual = 0, 0
+	if !t.model.DropsByFunction {
+		t.model.Embed, t.model.Residual = 0, 0
+	}
 	if t.model.Type == "gpt2" { // in others the attention's is no module
 		t.model.Attention = 0
 	}

@@ -11,11 +11,12 @@ import (
 	"github.com/launch-ml/launch/core/unit"
 )
 
-// A small model of the shape of mixtral, one of qwen3_moe, and one with a shared expert.
+// A small model of the shape of mixtral, one of qwen3_moe, one with a shared expert, and olmo2, which has none.
 const (
 	mixture = `{"model_type": "mixtral", "vocab_size": 32000, "hidden_size": 512, "intermediate_size": 1024,
 	"num_hidden_layers": 4, "num_attention_heads": 8, "num_local_experts": 4, "max_position_embeddings": 2048,
 	"dtype": "bfloat16"}`
+	normsAfter  = `{"model_type": "olmo2", "vocab_size": 1000, "hidden_size": 64, "num_attention_heads": 4}`
 	manyExperts = `{"model_type": "qwen3_moe", "vocab_size": 32000, "hidden_size": 512, "moe_intermediate_size": 256,
 	"num_hidden_layers": 4, "num_attention_heads": 8, "num_experts": 16, "max_position_embeddings": 2048,
 	"dtype": "bfloat16"}`
@@ -89,10 +90,11 @@ func TestReadsExperts(t *testing.T) {
 		"trl, not an expert": {experts(t, tiny, sft(off, "0.01")...), "no formula for llama"},
 		"peft's own choice": {experts(t, manyExperts, sft(off, "0", "--use_peft")...),
 			"lora_target_modules names them"},
-		"LLaMA-Factory":       {factoryOf(mixture), ""},
-		"all of a shared one": {factoryOf(sharedExpert), "all linear layers of qwen2_moe"},
-		"its loss":            {factoryOf(mixture, "moe_aux_loss_coef=0.001"), "moe_aux_loss_coef"},
-		"no such loss":        {factoryOf(mixture, "moe_aux_loss_coef=0.0"), ""},
+		"peft's choice for olmo2": {experts(t, normsAfter, sft(off, "0", "--use_peft")...), "no layers of olmo2"},
+		"LLaMA-Factory":           {factoryOf(mixture), ""},
+		"all of a shared one":     {factoryOf(sharedExpert), "all linear layers of qwen2_moe"},
+		"its loss":                {factoryOf(mixture, "moe_aux_loss_coef=0.001"), "moe_aux_loss_coef"},
+		"no such loss":            {factoryOf(mixture, "moe_aux_loss_coef=0.0"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := recognised(t, tt.command)
@@ -174,7 +176,7 @@ func TestExpertsWithoutFormula(t *testing.T) {
 		"axolotl, all linear layers": {axolotl(manyExperts, linear), card, ""},
 		"axolotl, shared experts":    {axolotl(sharedExpert, linear), card, "lora_target_linear of qwen2_moe"},
 		"axolotl, whole":             {axolotl(mixture, map[string]string{"adapter": "-"}), card, ""},
-		"axolotl, olmoe":             {axolotl(olmoe, nil), card, "kernels for adapters have no formula for olmoe"},
+		"axolotl, olmoe":             {axolotl(olmoe, nil), card, "kernels for adapters stop at olmoe"},
 		"axolotl, 4 bits": {axolotl(mixture, map[string]string{"adapter": "qlora", "load_in_4bit": "true"}), card,
 			"quantised weights"},
 		"an older card": {experts(t, mixture, append(asked[:len(asked):len(asked)], "--dtype", "float32")...), old,

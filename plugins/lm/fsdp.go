@@ -17,7 +17,13 @@ import (
 // layerClasses are the layers of a decoder (_no_split_modules of its class), which FSDP wraps where nothing names them.
 var layerClasses = map[string]string{"gpt2": "GPT2Block", "phi": "PhiDecoderLayer", "gemma": "GemmaDecoderLayer",
 	"llama": "LlamaDecoderLayer", "mistral": "MistralDecoderLayer", "qwen2": "Qwen2DecoderLayer",
-	"qwen3": "Qwen3DecoderLayer", "mixtral": "MixtralDecoderLayer", "qwen2_moe": "Qwen2MoeDecoderLayer",
+	"qwen3": "Qwen3DecoderLayer", "arcee": "ArceeDecoderLayer", "seed_oss": "SeedOssDecoderLayer",
+	"smollm3": "SmolLM3DecoderLayer", "granite": "GraniteDecoderLayer", "olmo2": "Olmo2DecoderLayer",
+	"olmo3": "Olmo3DecoderLayer", "phi3": "Phi3DecoderLayer", "gemma2": "Gemma2DecoderLayer",
+	"gemma3_text": "Gemma3DecoderLayer", "glm": "GlmDecoderLayer", "glm4": "Glm4DecoderLayer",
+	"hunyuan_v1_dense": "HunYuanDenseV1DecoderLayer", "exaone4": "Exaone4DecoderLayer",
+	"ernie4_5": "Ernie4_5DecoderLayer", "starcoder2": "Starcoder2DecoderLayer", "ministral": "MinistralDecoderLayer",
+	"mixtral": "MixtralDecoderLayer", "qwen2_moe": "Qwen2MoeDecoderLayer",
 	"qwen3_moe": "Qwen3MoeDecoderLayer", "olmoe": "OlmoeDecoderLayer"}
 
 // asksFSDP reports whether the program's own settings turn FSDP on. Among the arguments "--fsdp" without a value does,

@@ -32,8 +32,11 @@ func readLiger(s *settings, t *training) string {
 	if why := ligerRelease(s, t, &l); why != "" {
 		return why
 	}
-	if t.model.Experts != nil {
+	switch {
+	case t.model.Experts != nil:
 		return "Liger's kernels have no formula for experts"
+	case t.model.LigerUnread():
+		return "Liger's kernels have no formula for " + t.model.Type
 	}
 	if !t.model.HasLiger() {
 		if t.evals > 0 && trainerLiger(s) { // which passes the model skip_logits (trainer.py:3265)

@@ -88,12 +88,36 @@ func (s *settings) find(name, revision string) (p pretrained, err error) {
 func load(s *settings, t *training, name, revision string) (p pretrained, why string) {
 	p, err := s.find(name, revision)
 	if err == nil {
+		if !remote(s) {
+			p.config = native(p.config)
+		}
 		t.model, err = arch.Read(p.config)
 	}
 	if err != nil {
 		return p, err.Error()
 	}
 	return p, ""
+}
+
+// remote reports whether a model's own code can be run in the place of transformers' class of its type: where the
+// program trusts it (resolve_trust_remote_code in transformers/dynamic_module_utils.py), which LLaMA-Factory before
+// 0.9.2 always does (model/loader.py). What a script of one's own trusts is not read.
+func remote(s *settings) bool {
+	return s.on("trust_remote_code") || s.script != nil || s.is(llamaFactory) && factoryBefore(s, 0, 9, 2)
+}
+
+// native is a configuration without auto_map, which names such code.
+func native(config []byte) []byte {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(config, &fields) != nil || fields["auto_map"] == nil {
+		return config
+	}
+	delete(fields, "auto_map")
+	text, err := json.Marshal(fields)
+	if err != nil {
+		return config
+	}
+	return text
 }
 
 // loadNamed finds the one that model_name_or_path names.

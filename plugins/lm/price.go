@@ -188,7 +188,8 @@ func (b *builder) around(e mem.Tensors, w way) mem.Estimate {
 	if b.before(8) && b.t.step.Flash {
 		return mem.Estimate{Unknown: "FlashAttention has no kernel for a card of compute capability " + b.device.Capability}
 	}
-	if b.before(8) && (w.autocast == nn.BF16 || w.autocast == nn.F32 && b.t.step.Weights == nn.BF16) {
+	half := w.autocast == nn.BF16 || w.autocast == nn.F32 && b.t.step.Weights == nn.BF16
+	if b.before(8) && half && !b.t.step.Eager {
 		return mem.Estimate{Unknown: "attention in bfloat16 has no fused kernel on a card of compute capability " +
 			b.device.Capability}
 	}

@@ -82,10 +82,12 @@ func older(s *settings) bool {
 	return len(v) > 1 && v[0] == 4
 }
 
-// dated says why the model has no formula in a release of transformers 4. Before a model has attention by SDPA its own
-// is eager, unless another is asked for.
-func dated(_ *settings, t *training) string {
-	t.step.Eager = t.step.Eager || !t.step.Flash && t.model.EagerBefore(t.step.Release)
+// dated says why the model has no formula in a release of transformers 4. Where a model has no attention by SDPA its
+// own is eager, unless another is asked for.
+func dated(s *settings, t *training) string {
+	without := t.model.EagerBefore(t.step.Release) ||
+		t.model.Bounds() && slices.Compare(assume(s, t, "transformers"), []int{5, 21}) >= 0
+	t.step.Eager = t.step.Eager || !t.step.Flash && without
 	step := t.step
 	step.Model = t.model
 	return step.Dated()

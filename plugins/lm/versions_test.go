@@ -1,6 +1,7 @@
 package lm
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,6 +74,23 @@ func TestPricesTheRelease(t *testing.T) {
 	}
 }
 
+// Before Ampere no fused kernel takes bfloat16, and eager attention asks for none.
+func TestBfloat16BeforeAmpere(t *testing.T) {
+	t4 := card
+	t4.Capability = "7.5"
+	for attention, known := range map[string]bool{"sdpa": false, "eager": true} {
+		c := cmd(t, folder(t, nil), "sft.py", "--model_name_or_path", "model", "--dataset_name", "x", "--max_length", "256",
+			"--output_dir", "o", "--attn_implementation", attention)
+		set, err := recognised(t, c).Ladders(t.Context(), t4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := set.Phases[0].Rungs[set.Phases[0].Asked].Estimates[0]; (e.Unknown == "") != known {
+			t.Errorf("%s: unknown because %q, want known %v", attention, e.Unknown, known)
+		}
+	}
+}
+
 // LLaMA-Factory's own command starts a process for each card since 0.8.
 func TestStartsAProcessForEachCard(t *testing.T) {
 	for version, one := range map[string]bool{"0.7.1": true, "0.8.0": false, "0.10.0": false, "": false} {
@@ -100,6 +118,43 @@ func TestCutsAsTheRelease(t *testing.T) {
 		c.Args = []string{"llamafactory-cli", "train", "a.yaml"}
 		if r := recognised(t, c); r.step.Length != want {
 			t.Errorf("%q: rows of %d tokens, want %d (%s)", version, r.step.Length, want, r.unknown)
+		}
+	}
+}
+
+// gemma2 has no attention by SDPA since 5.21, where its class says so.
+func TestBoundsScores(t *testing.T) {
+	gemma := []string{"run_clm.py", "--model_name_or_path", "google/gemma-2-2b", "--do_train", "--output_dir", "o",
+		"--block_size", "512", "--dtype", "bfloat16"}
+	for version, eager := range map[string]bool{"5.20.0": false, "5.21.0": true, "5.24.0": true} {
+		c := cmd(t, folder(t, nil), gemma...)
+		c.Args[0] = interpreter(t, version)
+		if r := recognised(t, c); r.unknown != "" || r.step.Eager != eager {
+			t.Errorf("%s: eager %v, want %v (%s)", version, r.step.Eager, eager, r.unknown)
+		}
+	}
+	c := cmd(t, folder(t, nil), append(gemma, "--use_liger_kernel")...)
+	c.Args[0] = interpreter(t, "5.24.0")
+	if r := recognised(t, withLiger(t, c, "0.8.5")); !strings.Contains(r.unknown, "have no formula for gemma2") {
+		t.Errorf("Liger's kernels for gemma2: %q", r.unknown)
+	}
+}
+
+// A model's own code is run where the program trusts it; otherwise transformers' class of its type is.
+func TestNative(t *testing.T) {
+	config := map[string]string{"model/config.json": `{"model_type": "phi3", "vocab_size": 1000, "hidden_size": 64, ` +
+		`"num_attention_heads": 4, "auto_map": {"AutoModelForCausalLM": "modeling_phi3.Phi3ForCausalLM"}}`}
+	for _, tt := range []struct{ trusts, release, why string }{
+		{"true", "0.9.3", "auto_map"}, {"false", "0.9.3", ""}, {"false", "0.9.1", "auto_map"},
+	} {
+		c := factoryIn(t, config, "a.yaml", "trust_remote_code="+tt.trusts)
+		packages := filepath.Join(filepath.Dir(c.Args[0]), "../lib/python3.11/site-packages")
+		if err := os.MkdirAll(filepath.Join(packages, "llamafactory-"+tt.release+".dist-info"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		r := recognised(t, c)
+		if got := strings.Contains(r.unknown, "auto_map"); got != (tt.why != "") {
+			t.Errorf("%+v: unknown because %q", tt, r.unknown)
 		}
 	}
 }

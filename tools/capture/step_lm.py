@@ -60,7 +60,8 @@ def sdpa(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, en
     for mode in reversed(measure.ACTIVE):
         if mode.on:
             q, k, v = mode.cast((q, k, v), mode.low)
-    if enable_gqa and q.dtype == torch.float32:  # no fused kernel takes groups of heads: see GroupedMathSDPA in core/nn
+    groups = enable_gqa and k.shape[1] < q.shape[1]  # asked for with as many heads it is nothing (sdp_utils_cpp.h)
+    if groups and q.dtype == torch.float32:  # no fused kernel takes groups of heads: see GroupedMathSDPA in core/nn
         return torch.ops.aten._scaled_dot_product_attention_math(q, k, v, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=True)[0]
     if attn_mask is not None:
         if attn_mask.dtype == torch.bool:  # convert_boolean_attn_mask in native/transformers/attention.cpp

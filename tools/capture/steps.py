@@ -3,7 +3,7 @@
 
     steps.py FAMILY OUT.json [NAME=DIR@COMMIT ...] [--only TEXT] [--fake]
 
-Families: torchvision, moco, sisr, basicsr, neosr, stablesr, dualattn, lm, lm_trainer, lm_dpo, lm_factory, lm_forms, lm_axolotl, lm_sft, lm_moe, lm_moe_trainer, lm_whole, lm_cut, lm_half. Those that do not
+Families: torchvision, moco, sisr, basicsr, neosr, stablesr, dualattn, lm, lm_trainer, lm_dpo, lm_factory, lm_forms, lm_axolotl, lm_sft, lm_moe, lm_moe_trainer, lm_whole, lm_cut, lm_half, lm_decoders. Those that do not
 begin with lm, but torchvision, want checkouts of the projects whose classes they build, by the names that the family's module lists
 (step_FAMILY.py); none of their code is kept. Needs PyTorch 2.1 or later (track.py). Everything but lm_trainer, lm_moe_trainer, lm_dpo, lm_factory,
 lm_forms, lm_axolotl, lm_sft, lm_whole and lm_cut runs on the "meta" device, so a step of a
@@ -84,7 +84,7 @@ def save(path, family, device, commits, rows):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("family", choices=["torchvision", "moco", "sisr", "basicsr", "neosr", "stablesr", "dualattn", "lm", "lm_trainer", "lm_dpo", "lm_factory", "lm_forms", "lm_axolotl", "lm_sft", "lm_moe", "lm_moe_trainer", "lm_whole", "lm_cut", "lm_half"])
+    p.add_argument("family", choices=["torchvision", "moco", "sisr", "basicsr", "neosr", "stablesr", "dualattn", "lm", "lm_trainer", "lm_dpo", "lm_factory", "lm_forms", "lm_axolotl", "lm_sft", "lm_moe", "lm_moe_trainer", "lm_whole", "lm_cut", "lm_half", "lm_decoders"])
     p.add_argument("out")
     p.add_argument("checkouts", nargs="*", help="NAME=DIR@COMMIT")
     p.add_argument("--only", default="", help="only cases whose arguments contain this text")

@@ -114,20 +114,28 @@ type realCards struct {
 }
 
 func readReal(dir string) (r realCards, err error) {
-	for name, into := range map[string]any{"real_inference.json": &r.bench, "real_others.json": &r.others} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err == nil {
-			err = json.Unmarshal(data, into)
-		}
-		if err != nil {
-			return r, fmt.Errorf("read %s: %w", name, err)
-		}
+	if err := readJSON(dir, map[string]any{"real_inference.json": &r.bench, "real_others.json": &r.others}); err != nil {
+		return r, err
 	}
 	r.bench.price()
 	for i := range r.others {
 		r.others[i].price()
 	}
 	return r, nil
+}
+
+// readJSON reads the files of those names.
+func readJSON(dir string, files map[string]any) error {
+	for name, into := range files {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			err = json.Unmarshal(data, into)
+		}
+		if err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // estimators are the plugins that `launch estimate` asks.

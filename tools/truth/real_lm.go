@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/launch-ml/launch/core/gpu"
+	"github.com/launch-ml/launch/core/ladder"
 	"github.com/launch-ml/launch/core/mem"
 	"github.com/launch-ml/launch/core/nn"
 	"github.com/launch-ml/launch/core/plugin"
@@ -31,14 +30,8 @@ type lmCards struct {
 
 // readLM reads the observations and prices them.
 func readLM(dir string) (c lmCards, err error) {
-	for name, into := range map[string]any{"real_lm.json": &c, "real_lm_score.json": &c.score} {
-		data, err := os.ReadFile(filepath.Join(dir, name))
-		if err == nil {
-			err = json.Unmarshal(data, into)
-		}
-		if err != nil {
-			return c, fmt.Errorf("read %s: %w", name, err)
-		}
+	if err := readJSON(dir, map[string]any{"real_lm.json": &c, "real_lm_score.json": &c.score}); err != nil {
+		return c, err
 	}
 	c.price()
 	return c, nil
@@ -62,7 +55,9 @@ type lmRow struct {
 	Because    string     `json:"because"` // the reason of the label
 	Assumed    string     `json:"assumed"` // what the source does not say
 	Step       lmStep     `json:"step"`
-	refused    bool       // it ran on that card, and the estimate is more than the card has
+	// It ran on that card, and the estimate is more than the card has (over), or so are its counted lines alone: then
+	// launch refuses it (refused).
+	over, refused bool
 }
 
 // trusted reports whether the row has to agree or to have a reason.
@@ -71,6 +66,7 @@ func (r lmRow) trusted() bool { return r.Label == "trusted" }
 // An lmStep is a training step, as the source has it.
 type lmStep struct {
 	Batch, Length, Accumulate int64
+	World                     int64 // processes; 0 is one
 	Weights, AMP, Optimizer   string
 	Attention                 string // eager, sdpa or flash_attention_2
 	Checkpointing             string // plain or reentrant, where there is some
@@ -104,9 +100,9 @@ var lmForms = map[string]func(l lmStep, s *arch.Step) error{
 	},
 	"cut":           func(_ lmStep, s *arch.Step) error { s.Cut = true; return nil },
 	"dpo":           unpriced("DPO of trl before 1.16, which makes logits"),
-	"fsdp":          unpriced("FSDP"),
-	"zero_2":        unpriced("DeepSpeed"),
-	"zero_3":        unpriced("DeepSpeed"),
+	"fsdp":          fullySharded,
+	"zero_2":        zero(2),
+	"zero_3":        zero(3),
 	"own_trainer":   unpriced("a trainer that is the program's own"),
 	"data_parallel": unpriced("several cards of one process"),
 	"compile":       unpriced("torch.compile"),
@@ -149,6 +145,37 @@ func ofTRL(l lmStep, s *arch.Step) error {
 	return asLoaded(l, s)
 }
 
+// fullySharded is FSDP 1 with a unit for each layer, as the Trainer has it: in mixed precision what is trained is
+// float32, and is gathered in the type of the computation (wrap in plugins/lm/fsdp.go).
+func fullySharded(_ lmStep, s *arch.Step) error {
+	f := &arch.FSDP{Version: 1, Layers: true, Master: s.Weights, Frozen: s.Weights, Original: s.LoRA != nil}
+	if s.Autocast != nn.F32 {
+		f.Master, s.Weights = nn.F32, s.Autocast
+	}
+	if s.LoRA != nil {
+		s.LoRA.Type, s.LoRA.Wide = s.Weights, true
+	}
+	s.FSDP = f
+	return nil
+}
+
+// zero is DeepSpeed's ZeRO with the numbers that "auto" stands for (parseDeepspeed in plugins/lm/deepspeed.go).
+// DeepSpeed makes the whole model half, and there is no autocast beside it.
+func zero(stage int64) func(lmStep, *arch.Step) error {
+	return func(_ lmStep, s *arch.Step) error {
+		hidden := s.Model.Hidden
+		s.Shards = &arch.Shards{Stage: stage, Reduce: hidden * hidden, Prefetch: hidden * hidden * 9 / 10,
+			Persistence: 10 * hidden, Reuse: 1e9, SubGroup: 1e9, Overlap: stage == 3}
+		if s.Autocast != nn.F32 {
+			s.Weights, s.Autocast = s.Autocast, nn.F32
+		}
+		if s.LoRA != nil {
+			s.LoRA.Type = s.Weights
+		}
+		return nil
+	}
+}
+
 // lmOptimizers are those that have the states and the size of another one. transformers' own AdamW, which is gone
 // since 5.0, goes from tensor to tensor and makes no lists.
 var lmOptimizers = map[string]string{"adamw_hf": "adamw_torch_fused"}
@@ -160,7 +187,7 @@ func (l lmStep) step(config json.RawMessage) (s arch.Step, err error) {
 	if s.Model, err = arch.Read(config); err != nil {
 		return s, err
 	}
-	s.Batch, s.Length, s.Accumulate, s.World = l.Batch, l.Length, max(l.Accumulate, 1), 1
+	s.Batch, s.Length, s.Accumulate, s.World = l.Batch, l.Length, max(l.Accumulate, 1), max(l.World, 1)
 	s.Weights, s.Autocast, s.Optimizer = lmTypes[l.Weights], lmTypes[l.AMP], l.Optimizer
 	if same, ok := lmOptimizers[l.Optimizer]; ok {
 		s.Optimizer = same
@@ -196,6 +223,7 @@ func (l lmStep) text() string {
 	add(l.Padded, "padded")
 	add(l.Packed, "packed")
 	add(l.Checkpointing != "", "checkpointing")
+	add(l.World > 1, fmt.Sprintf("%d processes", l.World))
 	add(l.Accumulate > 1, fmt.Sprintf("accumulation %d", l.Accumulate))
 	if l.LoRA != nil {
 		words = append(words, fmt.Sprintf("LoRA %d of %s", l.LoRA.Rank, strings.Join(l.LoRA.Targets, ", ")))
@@ -241,7 +269,8 @@ func (r *lmRow) price(config json.RawMessage) {
 	d := gpu.Device{Kind: gpu.CUDA, Name: r.Card, Capability: r.Capability, Total: r.Total}
 	p := plugin.Price("training", e, d)
 	r.compare(p)
-	r.refused = r.What != "does not fit" && r.Total > 0 && p.Estimate.Total() > r.Total
+	ran := r.What != "does not fit" && r.Total > 0
+	r.over, r.refused = ran && p.Estimate.Total() > r.Total, ran && ladder.Judge(p.Estimate, r.Total) == ladder.Not
 }
 
 // named is the release of transformers that a row's source names, or the month of its code.

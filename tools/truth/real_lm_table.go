@@ -47,7 +47,7 @@ func (c lmCards) broken() (out []string) {
 		case r.unknown() && why != "":
 			out = append(out, name+" has no estimate: it needs no reason")
 		case r.unknown():
-		case r.refused && why == "":
+		case r.refused, r.over && why == "":
 			out = append(out, fmt.Sprintf("%s: %s ran on %s, and the estimate is more than the card has", name, r.Net, r.Card))
 		case r.trusted() && !r.agrees && why == "":
 			out = append(out, fmt.Sprintf("%s: %s of %s does not agree (%s), and nothing explains it", name, r.What, r.Net,
@@ -80,7 +80,9 @@ func (c lmCards) table(p *printer) {
 		"Rows 74 to 130 came on 2026-11-29. Their figures were labelled by others before they were estimated; how their " +
 		"steps are written, and which of them are trusted, was decided here, after their first estimates had been seen. " +
 		"The steps of rows 88 to 94 and 124 were changed then, since trl makes embedding and adapters bfloat16 again, " +
-		"and those of 117 to 120; row 124 fits since.")
+		"and those of 117 to 120; row 124 fits since. On 2026-11-30 rows 113, 114 and 116 got their whole steps and the " +
+		"sizes of their models, which have a formula since; 67, 68 and 125 their 8 cards, 126 its 4 bits; and 127 is a " +
+		"loop of its own, as 128 is.")
 	c.summary(p)
 	c.rows(p)
 }
@@ -113,7 +115,7 @@ func (c lmCards) summary(p *printer) {
 		}
 	}
 	p.table([]string{"label", "figure", "rows", "with an estimate", "agree", "agreed when scored"}, 2, lines)
-	ran, refused, failed, accepted := 0, 0, 0, 0
+	ran, refused, over, failed, accepted := 0, 0, 0, 0, 0
 	for _, r := range c.Rows {
 		switch {
 		case r.err != nil || r.Total == 0 || r.What == "context":
@@ -124,14 +126,18 @@ func (c lmCards) summary(p *printer) {
 			}
 		default:
 			ran++
-			if r.refused {
+			switch {
+			case r.refused:
 				refused++
+			case r.over:
+				over++
 			}
 		}
 	}
 	p.text("%s", c.figures())
-	p.text("Of %d rows that ran on a named card and have an estimate, %d would have been refused; of %d that ran out of "+
-		"memory, %d would have been accepted.", ran, refused, failed, accepted)
+	p.text("Of %d rows that ran on a named card and have an estimate, %d would have been refused, since their counted "+
+		"lines alone are more than the card has, and of %d launch says that they may not fit; of %d that ran out of "+
+		"memory, %d would have been accepted.", ran, refused, over, failed, accepted)
 }
 
 // figures says how far the estimates are from what was measured, of the rows that are to agree.

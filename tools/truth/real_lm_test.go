@@ -62,9 +62,19 @@ func TestLMStep(t *testing.T) {
 		s.Optimizer != "adamw_torch_fused" || !s.Eager || !s.Checkpointing || !s.Reentrant || !s.Padded {
 		t.Errorf("%+v: %v", s, err)
 	}
-	l.Form = []string{"fsdp"}
+	l.Form, l.World = []string{"fsdp"}, 4
+	if s, err := l.step(c.Models["gpt2"]); err != nil || s.World != 4 || s.FSDP == nil || s.FSDP.Master != nn.F32 ||
+		s.Weights != nn.F16 || s.Autocast != nn.F16 {
+		t.Errorf("FSDP: %+v: %v", s, err)
+	}
+	l.Form = []string{"zero_3"}
+	if s, err := l.step(c.Models["gpt2"]); err != nil || s.Shards == nil || s.Shards.Stage != 3 || s.Weights != nn.F16 ||
+		s.Autocast != nn.F32 || s.Shards.Reduce != 768*768 {
+		t.Errorf("ZeRO 3: %+v: %v", s, err)
+	}
+	l.Form = []string{"compile"}
 	if _, err := l.step(c.Models["gpt2"]); !(lmRow{observation: observation{err: err}}).unknown() {
-		t.Errorf("FSDP has a formula: %v", err)
+		t.Errorf("torch.compile has a formula: %v", err)
 	}
 	l.Form = []string{"nosuch"}
 	if _, err := l.step(c.Models["gpt2"]); err == nil || (lmRow{observation: observation{err: err}}).unknown() {
@@ -99,7 +109,9 @@ func TestLMCards(t *testing.T) {
 		want   string
 	}{
 		"a trusted row that disagrees": {at(agreed + 1), func(r *lmRow) { r.agrees = false }, "does not agree"},
-		"a job that would be refused": {at(agreed + 1), func(r *lmRow) { r.refused = true },
+		"a job that would be refused": {at(agreed + 1), func(r *lmRow) { r.over = true },
+			"the estimate is more than the card has"},
+		"a job that launch would not start": {at(120), func(r *lmRow) { r.refused = true },
 			"the estimate is more than the card has"},
 		"a row that cannot be read": {at(agreed + 1), func(r *lmRow) { r.err = filepath.ErrBadPattern }, "syntax error"},
 		"an unknown one is none":    {at(agreed + 1), func(r *lmRow) { r.err = noFormula("none") }, ""},

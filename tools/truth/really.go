@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 )
 
 // reallyOff is how far a trace may be from the peak of the same script, really run on a CPU.
@@ -32,11 +31,7 @@ func readReally(root string) (out []reallyRow, err error) {
 		return nil, err
 	}
 	for _, r := range rows { // kind, really, traced
-		really, err := strconv.ParseFloat(r[1], 64)
-		if err != nil {
-			return nil, err
-		}
-		traced, err := strconv.ParseFloat(r[2], 64)
+		really, traced, err := twoNumbers(r[1:])
 		if err != nil {
 			return nil, err
 		}

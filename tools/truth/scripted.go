@@ -30,11 +30,7 @@ func readScripted(root string) (out []scriptedRow, err error) {
 			if r[i] == "" || r[i+1] == "" || row.why != "" { // of checkpointing, what is saved is not recorded
 				continue
 			}
-			recorded, err := strconv.ParseFloat(r[i], 64)
-			if err != nil {
-				return nil, err
-			}
-			traced, err := strconv.ParseFloat(r[i+1], 64)
+			recorded, traced, err := twoNumbers(r[i:])
 			if err != nil {
 				return nil, err
 			}

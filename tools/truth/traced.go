@@ -48,6 +48,14 @@ func recordedRows(root, name string) ([][]string, error) {
 	return rows[1:], nil
 }
 
+// twoNumbers are the first two fields.
+func twoNumbers(fields []string) (a, b float64, err error) {
+	if a, err = strconv.ParseFloat(fields[0], 64); err == nil {
+		b, err = strconv.ParseFloat(fields[1], 64)
+	}
+	return a, b, err
+}
+
 // readTraced reads what tools/capture/traced.py has recorded.
 func readTraced(root string) (out []tracedModel, err error) {
 	rows, err := recordedRows(root, "traced.csv")

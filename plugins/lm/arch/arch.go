@@ -34,6 +34,7 @@ type Config struct {
 	Sliding                    []bool  // by layer, which of them slide; nil for all alike
 	DType                      nn.DType
 	Experts                    *Experts // nil for a model without
+	Form
 }
 
 // raw is config.json, as the models' configuration classes name their fields.
@@ -58,11 +59,21 @@ type raw struct {
 	HiddenAct     *string  `json:"hidden_activation"`
 	Tied          *bool    `json:"tie_word_embeddings"`
 	AttentionBias *bool    `json:"attention_bias"`
+	OutputBias    *bool    `json:"attention_out_bias"`
 	MLPBias       *bool    `json:"mlp_bias"`
 	AttnPdrop     *float64 `json:"attn_pdrop"`
 	AttnDropout   *float64 `json:"attention_dropout"`
 	EmbdPdrop     *float64 `json:"embd_pdrop"`
 	ResidPdrop    *float64 `json:"resid_pdrop"`
+
+	ResidualDropout *float64        `json:"residual_dropout"`
+	ScoreCap        json.RawMessage `json:"attn_logit_softcapping"`
+	LogitCap        json.RawMessage `json:"final_logit_softcapping"`
+	NoRope          []int64         `json:"no_rope_layers"`
+	NoRopeInterval  *int64          `json:"no_rope_layer_interval"`
+	SlidingPattern  json.RawMessage `json:"sliding_window_pattern"` // a number, or a text
+	UseBias         *bool           `json:"use_bias"`
+	EmbedDropout    *float64        `json:"embedding_dropout"`
 
 	UseSliding *bool    `json:"use_sliding_window"`
 	Window     *int64   `json:"sliding_window"`
@@ -90,7 +101,11 @@ type raw struct {
 // read makes a Config of config.json, with the defaults of the model's configuration class.
 var read = map[string]func(r raw) Config{"gpt2": readGPT2, "phi": readPhi, "gemma": readGemma,
 	"llama": readLlama, "mistral": readMistral, "qwen2": readQwen2, "qwen3": readQwen3, "mixtral": readMixtral,
-	"qwen3_moe": readQwen3Moe, "qwen2_moe": readQwen2Moe, "olmoe": readOlmoe}
+	"qwen3_moe": readQwen3Moe, "qwen2_moe": readQwen2Moe, "olmoe": readOlmoe,
+	"arcee": readArcee, "seed_oss": readSeedOss, "smollm3": readSmolLM3, "granite": readGranite, "olmo2": readOlmo2,
+	"olmo3": readOlmo3, "phi3": readPhi3, "gemma2": readGemma2, "gemma3_text": readGemma3,
+	"glm": readGlm, "glm4": readGlm, "hunyuan_v1_dense": readHunyuan, "exaone4": readExaone4, "ernie4_5": readErnie,
+	"starcoder2": readStarcoder2, "ministral": readMinistral}
 
 // Read reads the text of a config.json. The error wraps ErrUnknown where the decoder has no formula.
 func Read(text []byte) (c Config, err error) {
@@ -197,6 +212,7 @@ func or[T any](a *T, otherwise T) T { return first(a, nil, otherwise) }
 var activations = map[string]func(t *nn.Tape, x nn.Tensor) nn.Tensor{
 	"gelu_new": geluNew, "silu": (*nn.Tape).SiLU, "swish": (*nn.Tape).SiLU, "gelu": (*nn.Tape).GELU,
 	"gelu_pytorch_tanh": (*nn.Tape).GELU, "relu": (*nn.Tape).ReLU,
+	"relu2": relu2,
 }
 
 // geluNew is NewGELUActivation.forward (activations.py:66): 0.5 * input * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) *

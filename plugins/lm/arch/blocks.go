@@ -15,13 +15,14 @@ type decoder struct {
 	plain bool
 
 	cos, sin nn.Tensor
-	full     nn.Tensor   // the mask of attention over all tokens, where there is one
-	window   nn.Tensor   // and over a window
-	masked   [2]bool     // whether these are there
-	shared   []nn.Tensor // what all layers are passed: cos, sin, masks
-	blocks   nn.Tensor   // a mask that the batch has
-	returned nn.Tensor   // the weights of the last eager attention
-	outputs  []nn.Tensor // what the model returns beside its logits
+	turns    [2][2]nn.Tensor // those of layers without a window and with one, where they differ
+	full     nn.Tensor       // the mask of attention over all tokens, where there is one
+	window   nn.Tensor       // and over a window
+	masked   [2]bool         // whether these are there
+	shared   []nn.Tensor     // what all layers are passed: cos, sin, masks
+	blocks   nn.Tensor       // a mask that the batch has
+	returned nn.Tensor       // the weights of the last eager attention
+	outputs  []nn.Tensor     // what the model returns beside its logits
 }
 
 // linear is a torch.nn.Linear under that name, with an adapter where LoRA has one.
@@ -40,11 +41,22 @@ func (d *decoder) linear(name string, x nn.Tensor, out int64, bias bool) nn.Tens
 	return d.Linear(name, x, out, bias)
 }
 
-// rmsNorm is LlamaRMSNorm.forward (modeling_llama.py:61), which the other models copy.
-func (d *decoder) rmsNorm(name string, x nn.Tensor) (y nn.Tensor) {
-	if d.s.Liger.Norm {
+// norm is the model's own, of the last dimension.
+func (d *decoder) norm(name string, x nn.Tensor) nn.Tensor {
+	switch {
+	case d.s.Liger.Norm:
 		return d.ligerNorm(name, x)
+	case d.Norms == centredNorm:
+		return d.gemmaNorm(name, x)
+	case d.Norms == layerNorm:
+		return d.LayerNorm(name, x)
 	}
+	return d.rmsNorm(name, x)
+}
+
+// rmsNorm is LlamaRMSNorm.forward (modeling_llama.py:61), which the other models copy, and Olmo2RMSNorm.forward, which
+// returns (self.weight * hidden_states).to(input_dtype).
+func (d *decoder) rmsNorm(name string, x nn.Tensor) (y nn.Tensor) {
 	d.Scope(name, func() {
 		d.Line("variance = hidden_states.pow(2).mean(-1, keepdim=True)")
 		h := d.Hold(d.To(x, nn.F32))
@@ -52,7 +64,14 @@ func (d *decoder) rmsNorm(name string, x nn.Tensor) (y nn.Tensor) {
 		d.Line("hidden_states = hidden_states * torch.rsqrt(variance + self.variance_epsilon)")
 		h = d.Rebind(h, d.Mul(h, d.Elementwise("torch.rsqrt", d.AddScalar(v), false, true)))
 		d.Line("return self.weight * hidden_states.to(input_dtype)")
-		d.upcast(func() { y = d.Mul(d.Param("weight", x.Dim(-1)), d.To(h, x.DType())) })
+		d.upcast(func() {
+			w := d.Param("weight", x.Dim(-1))
+			if d.Norms == wideNorm {
+				y = d.To(d.Mul(w, h), x.DType())
+			} else {
+				y = d.Mul(w, d.To(h, x.DType()))
+			}
+		})
 	}, x)
 	return y
 }
@@ -79,8 +98,15 @@ func (d *decoder) embed(name string, ids nn.Tensor, rows int64, shape ...int64) 
 
 // rotary makes the cos and sin that all layers share, where they do.
 func (d *decoder) rotary(x nn.Tensor) {
-	if !d.s.Release.before(d.era().shares) {
+	if d.s.Release.before(d.era().shares) {
+		return
+	}
+	for i, windows := range []bool{false, true} {
+		if d.TwoRotaries && !d.has(windows) || windows && !d.TwoRotaries {
+			continue
+		}
 		d.cosines(x, x.Dim(1))
+		d.turns[i] = [2]nn.Tensor{d.cos, d.sin}
 		d.shared = append(d.shared, d.cos, d.sin)
 	}
 }
@@ -94,30 +120,36 @@ func (d *decoder) cosines(x nn.Tensor, n int64) {
 			emb := d.Hold(d.Cat(-1, freqs, freqs))
 			d.cos = d.Hold(d.MulScalar(d.Elementwise("torch.cos", emb, false, false)))
 			d.sin = d.Hold(d.MulScalar(d.Elementwise("torch.sin", emb, false, false)))
-			d.cos, d.sin = d.To(d.cos, x.DType()), d.To(d.sin, x.DType())
+			if !d.WideRotary {
+				d.cos, d.sin = d.To(d.cos, x.DType()), d.To(d.sin, x.DType())
+			}
 		}, x)
 	})
 	d.cos, d.sin = d.Hold(d.View(d.cos, 1, 1, n, d.Rotary)), d.Hold(d.View(d.sin, 1, 1, n, d.Rotary))
 }
 
-// rotate is apply_rotary_pos_emb (modeling_llama.py:127): q * cos + rotate_half(q) * sin, of both.
+// rotate is apply_rotary_pos_emb (modeling_llama.py:127): q * cos + rotate_half(q) * sin, of both; where cos and sin
+// are float32 the results become the type of q again (models/olmo2/modeling_olmo2.py).
 func (d *decoder) rotate(q, k nn.Tensor) (nn.Tensor, nn.Tensor) {
 	if d.s.Liger.Rope {
 		return d.ligerRotate(q, k)
 	}
+	kind, cos, sin := q.DType(), d.cos, d.sin
 	d.Scope("", func() {
-		turn := func(x nn.Tensor) nn.Tensor {
-			d.Line("(q * cos) + (rotate_half(q) * sin)")
-			straight := d.Hold(d.Mul(x, d.cos))
-			var half nn.Tensor
-			d.Scope("", func() {
-				x1, x2 := d.Hold(d.Narrow(x, -1, d.Rotary/2)), d.Hold(d.Narrow(x, -1, d.Rotary/2))
-				half = d.Cat(-1, d.Neg(x2), x1)
-			}, x)
-			return d.Hold(d.Add(straight, d.Mul(half, d.sin)))
+		if d.Interleaved {
+			d.cos, d.sin = d.interleaved(cos), d.interleaved(sin)
 		}
-		q, k = turn(q), turn(k)
+		switch {
+		case d.Anew:
+			q, k = d.turnedAnew(q, k)
+		case d.WideRotary:
+			q, k = d.Hold(d.turn(q)), d.Hold(d.turn(k))
+			q, k = d.To(q, kind), d.To(k, kind)
+		default:
+			q, k = d.Hold(d.turn(q)), d.Hold(d.turn(k))
+		}
 	}, q, k)
+	d.cos, d.sin = cos, sin
 	return q, k
 }
 
@@ -176,7 +208,7 @@ func (d *decoder) sdpa(q, k, v, mask nn.Tensor, masked bool) nn.Tensor {
 		return d.GroupedMathSDPA(q, k, v)
 	case !masked && flash && d.s.Varlen:
 		return d.varlen(q, k, v)
-	case !masked && flash && (d.Type == "phi" || d.aligns(masked)):
+	case !masked && flash && (d.Type == "phi" || d.Anew || d.aligns(masked)):
 		// FlashAttention lays out its result as q, which was put together anew: contiguous() then copies it.
 		return d.Clone(d.FlashSDPA(q, k, v))
 	case !masked && flash:
@@ -220,6 +252,10 @@ func (d *decoder) eager(q, k, v, mask nn.Tensor) (y, weights nn.Tensor) {
 	}
 	d.Line("attn_weights = torch.matmul(query, key_states.transpose(2, 3)) * scaling")
 	w := d.Hold(d.MulScalar(d.Matmul(q, d.Transpose(k, 2, 3))))
+	if d.ScoreCap {
+		d.Line("attn_weights = torch.tanh(attn_weights / softcap) * softcap")
+		w = d.bounded(w)
+	}
 	d.Line("attn_weights = attn_weights + attention_mask")
 	w = d.Rebind(w, d.Add(w, mask))
 	if d.s.Release.before(31) { // modeling_llama.py:228 of 4.30.2, whose function keeps its input
@@ -264,20 +300,22 @@ func (d *decoder) masks(x nn.Tensor) {
 		d.shared = append(d.shared, m)
 		return d.Hold(m), true
 	}
-	needs := func(sliding bool) bool {
-		for i := range d.Layers {
-			if d.slides(i) == sliding {
-				return true
-			}
-		}
-		return false
-	}
-	if needs(false) {
+	if d.has(false) {
 		d.full, d.masked[0] = make(d.s.masked())
 	}
-	if needs(true) {
+	if d.has(true) {
 		d.window, d.masked[1] = make(d.s.masked() || n >= d.Window)
 	}
+}
+
+// has reports whether a layer's attention has a window, or has none.
+func (d *decoder) has(window bool) bool {
+	for i := range d.Layers {
+		if d.slides(i) == window {
+			return true
+		}
+	}
+	return false
 }
 
 // asksInput reports whether the embedding asks for a gradient (enable_input_require_grads): a reentrant checkpoint with

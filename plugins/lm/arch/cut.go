@@ -12,7 +12,8 @@ import (
 
 // cutModels are the models whose forward the fork replaces by that of llama (transformers/llama.py:40), of those that
 // have a formula.
-var cutModels = []string{"llama", "mistral", "qwen2", "qwen3", "gemma"}
+var cutModels = []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "arcee", "exaone4", "glm", "glm4",
+	"hunyuan_v1_dense", "ministral", "olmo2", "olmo3", "phi3", "seed_oss", "smollm3"}
 
 // ofCut says what of cut cross entropy has no formula; "" for nothing.
 func (s Step) ofCut() string {

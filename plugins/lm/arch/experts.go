@@ -106,7 +106,7 @@ func readOlmoe(r raw) Config {
 		Layers: or(r.Layers, 16), Heads: or(r.Heads, 16), KVHeads: or(r.KVHeads, 0), HeadDim: or(r.HeadDim, 0),
 		Positions:  or(r.Positions, 4096),
 		Activation: or(r.Act, "silu"), Tied: or(r.Tied, false), Attention: or(r.AttnDropout, 0), QueryNorm: true,
-		AttentionBias: bias, OutputBias: bias}
+		AttentionBias: bias, OutputBias: bias, Form: Form{WholeNorm: true}}
 	c.Experts = &Experts{Count: first(r.Count, r.Local, 64), Each: or(r.Each, 8), Inner: c.Inner,
 		Normalised: or(r.Normalised, false)}
 	return c

@@ -14,8 +14,10 @@ type Kernels struct{ QKV, O, MLP bool }
 func (k Kernels) any() bool { return k.QKV || k.O || k.MLP }
 
 // kernelled are the models whose attention axolotl finds the lines of (QKV_PATCHES in monkeypatch/lora_kernels.py:28);
-// of any other it stops.
-var kernelled = []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "mixtral", "qwen2_moe", "qwen3_moe"}
+// of any other it stops. An MLP without a gate of its own stays peft's (find_mlp_in_layer).
+var kernelled = []string{"llama", "mistral", "qwen2", "qwen3", "gemma", "mixtral", "qwen2_moe", "qwen3_moe", "arcee",
+	"seed_oss", "smollm3", "granite", "gemma2", "gemma3_text", "glm", "glm4", "hunyuan_v1_dense", "exaone4", "ernie4_5",
+	"starcoder2", "ministral"}
 
 // ofAxolotl says what of a step that axolotl alone makes has no formula; "" for nothing.
 func (s Step) ofAxolotl() string {
@@ -24,8 +26,9 @@ func (s Step) ofAxolotl() string {
 	case kernels && s.Quant != nil && (s.Quant.Bits != 4 || !s.Quant.Nested):
 		return "axolotl's kernels for adapters have a formula for 4 bits with quantised scales alone"
 	case kernels && !slices.Contains(kernelled, s.Model.Type):
-		return "axolotl's kernels for adapters have no formula for " + s.Model.Type
-	case s.Upcast && (s.Model.Type == "gpt2" || s.Model.Type == "phi"):
+		return "axolotl's kernels for adapters stop at " + s.Model.Type +
+			", whose attention has other lines: lora_qkv_kernel, lora_o_kernel and lora_mlp_kernel of false switch them off"
+	case s.Upcast && (s.Model.Type == "gpt2" || s.Model.Type == "phi" || s.Model.Norms == layerNorm):
 		return "an embedding and norms in float32 have no formula for " + s.Model.Type
 	}
 	return ""
@@ -34,6 +37,12 @@ func (s Step) ofAxolotl() string {
 // all reports whether every one of the layers has an adapter.
 func (l *LoRA) all(names ...string) bool {
 	return l != nil && !slices.ContainsFunc(names, func(name string) bool { return !l.has(name) })
+}
+
+// fusesMLP reports whether the MLP is one function, which ends without a dropout.
+func (d *decoder) fusesMLP() bool {
+	l := d.s.LoRA
+	return l != nil && l.MLP && l.all("gate_proj", "up_proj", "down_proj") && !d.Ungated && !d.JoinedGate
 }
 
 // A projection is a linear layer with an adapter, as get_lora_parameters takes it apart (kernels/lora.py:26).

@@ -1,6 +1,10 @@
 package arch
 
-import "github.com/launch-ml/launch/core/nn"
+import (
+	"slices"
+
+	"github.com/launch-ml/launch/core/nn"
+)
 
 // A Liger is which of Liger's kernels a model has. Files and lines are of liger-kernel 0.8.5 (liger_kernel/…), and no
 // card has measured them.
@@ -25,8 +29,15 @@ var ligerModels = map[string][]string{"llama": silu, "mistral": silu, "qwen2": s
 
 var silu = []string{"silu", "swish"} // transformers/swiglu.py:31
 
+// ligerUnread are the models that Liger has kernels for, and that have a formula without them alone.
+var ligerUnread = []string{"gemma2", "gemma3_text", "glm4", "granite", "ministral", "olmo2", "olmo3", "smollm3", "phi3",
+	"hunyuan_v1_dense", "exaone4"}
+
 // HasLiger reports whether Liger has kernels for the model.
 func (c Config) HasLiger() bool { return ligerModels[c.Type] != nil }
+
+// LigerUnread reports whether it has some that have no formula.
+func (c Config) LigerUnread() bool { return slices.Contains(ligerUnread, c.Type) }
 
 // ofLiger says what of Liger's kernels has no formula; "" for nothing.
 func (s Step) ofLiger() string {

@@ -66,41 +66,73 @@ func qwen(r raw) Config {
 	return c
 }
 
-// llama is LlamaModel.forward (models/llama/modeling_llama.py:356), which those of mistral and qwen copy.
+// llama is LlamaModel.forward (models/llama/modeling_llama.py:356), which the others copy.
 func (d *decoder) llama(ids nn.Tensor) (x nn.Tensor) {
-	b, n := ids.Dim(0), ids.Dim(1)
 	d.Scope("model", func() {
-		embeds := d.Hold(d.embed("embed_tokens", ids, d.Vocab, b, n, d.Hidden))
-		d.Hold(d.Zeros(nn.I64, 1, n)) // position_ids
+		embeds := d.Hold(d.tokens(ids))
+		d.Hold(d.Zeros(nn.I64, 1, ids.Dim(1))) // position_ids
 		d.masks(embeds)
 		d.rotary(embeds)
-		h := d.Hold(embeds)
+		h := d.Hold(d.Dropout(embeds, d.Embed))
 		h = d.layers("layers", h, d.llamaLayer)
-		x = d.Hold(d.rmsNorm("norm", h))
+		x = d.Hold(d.norm("norm", h))
 		d.outlives(embeds)
 	}, ids)
 	return x
 }
 
-// llamaLayer is LlamaDecoderLayer.forward (modeling_llama.py:284).
+// llamaLayer is LlamaDecoderLayer.forward (modeling_llama.py:284), and that of models whose norms come after attention
+// and MLP (Olmo2DecoderLayer), or before and after (Gemma2DecoderLayer).
 func (d *decoder) llamaLayer(layer int64, x nn.Tensor) nn.Tensor {
-	h := d.Hold(d.rmsNorm("input_layernorm", x))
+	before, after, names := d.Around != normAfter, d.Around != normBefore, d.normNames()
+	h := d.Hold(x)
+	if before {
+		h = d.Rebind(h, d.norm(names[0], x))
+	}
 	h = d.Rebind(h, d.Call("self_attn", h, func(_ *nn.Tape, h nn.Tensor) nn.Tensor { return d.llamaAttention(layer, h) }))
 	d.unnamed()
-	h = d.Rebind(h, d.Add(x, h))
-	residual := d.Hold(h)
-	h = d.Rebind(h, d.rmsNorm("post_attention_layernorm", h))
-	mlp := d.mixture
-	if d.Experts.dense(layer) {
-		mlp = d.gated
+	if after {
+		h = d.Rebind(h, d.norm(names[1], h))
 	}
-	h = d.Rebind(h, d.Call("mlp", h, mlp))
-	return d.Add(residual, h)
+	h = d.Rebind(h, d.Add(x, d.branch(h)))
+	residual := d.Hold(h)
+	if before {
+		h = d.Rebind(h, d.norm(names[2], h))
+	}
+	h = d.Rebind(h, d.Call("mlp", h, d.mlp(layer)))
+	if after {
+		h = d.Rebind(h, d.norm(names[3], h))
+	}
+	if d.DropsByFunction && d.fusesMLP() { // the dropout is the MLP's own
+		return d.Add(residual, h)
+	}
+	return d.Add(residual, d.branch(h))
+}
+
+// branch is what a layer adds to its input, of what attention or the MLP returns.
+func (d *decoder) branch(h nn.Tensor) nn.Tensor {
+	if d.Factors {
+		return d.MulScalar(h)
+	}
+	return d.Dropout(h, d.Residual)
+}
+
+// mlp is a layer's own.
+func (d *decoder) mlp(layer int64) func(*nn.Tape, nn.Tensor) nn.Tensor {
+	switch {
+	case !d.Experts.dense(layer):
+		return d.mixture
+	case d.Ungated:
+		return d.ungated
+	case d.JoinedGate:
+		return d.joinedGate
+	}
+	return d.gated
 }
 
 // gated is LlamaMLP.forward (modeling_llama.py:163): self.down_proj(self.act_fn(self.gate_proj(x)) * self.up_proj(x)).
 func (d *decoder) gated(_ *nn.Tape, x nn.Tensor) (y nn.Tensor) {
-	if l := d.s.LoRA; l != nil && l.MLP && l.all("gate_proj", "up_proj", "down_proj") {
+	if d.fusesMLP() {
 		return d.fusedMLP(x)
 	}
 	if d.s.Liger.MLP {
@@ -115,9 +147,48 @@ func (d *decoder) gatedBy(x nn.Tensor, inner int64) nn.Tensor {
 	return d.linear("down_proj", d.Mul(gate, d.linear("up_proj", x, inner, d.MLPBias)), d.Hidden, d.MLPBias)
 }
 
-// llamaAttention is LlamaAttention.forward (modeling_llama.py:232), and Qwen3Attention.forward, which normalises
-// queries and keys first.
+// llamaAttention is LlamaAttention.forward (modeling_llama.py:232).
 func (d *decoder) llamaAttention(layer int64, x nn.Tensor) nn.Tensor {
+	var q, k, v nn.Tensor
+	if d.JoinedHeads {
+		q, k, v = d.joinedHeads(x)
+	} else {
+		q, k, v = d.splitHeads(x)
+	}
+	d.layerRotary(v)
+	q, k = d.turned(layer, q, k)
+	if d.NormTurned { // HunYuanDenseV1Attention.forward
+		q, k = d.Rebind(q, d.norm("query_layernorm", q)), d.Rebind(k, d.norm("key_layernorm", k))
+	}
+	y := d.Hold(d.attend(layer, q, k, v))
+	if l := d.s.LoRA; l != nil && l.O && l.all("o_proj") {
+		return d.fusedO(y)
+	}
+	return d.linear("o_proj", y, d.Hidden, d.OutputBias)
+}
+
+// turned are queries and keys with their positions, where the layer turns them.
+func (d *decoder) turned(layer int64, q, k nn.Tensor) (nn.Tensor, nn.Tensor) {
+	if d.Unturned != nil && d.Unturned[layer] {
+		return q, k
+	}
+	if d.TwoRotaries {
+		own := d.turns[0]
+		if d.slides(layer) {
+			own = d.turns[1]
+		}
+		d.cos, d.sin = own[0], own[1]
+	}
+	turnedQ, turnedK := d.rotate(q, k)
+	if d.JoinedHeads { // parts of a variable that stays
+		return d.Hold(turnedQ), d.Hold(turnedK)
+	}
+	return d.Rebind(q, turnedQ), d.Rebind(k, turnedK)
+}
+
+// splitHeads are queries, keys and values, each by a layer of its own. Qwen3Attention.forward normalises the first two
+// by heads, and those of olmo all heads at once (OlmoeAttention.forward, models/olmoe/modeling_olmoe.py:238).
+func (d *decoder) splitHeads(x nn.Tensor) (q, k, v nn.Tensor) {
 	b, n := x.Dim(0), x.Dim(1)
 	var fused map[string]nn.Tensor
 	if l := d.s.LoRA; l != nil && l.QKV && l.all("q_proj", "k_proj", "v_proj") {
@@ -129,23 +200,15 @@ func (d *decoder) llamaAttention(layer int64, x nn.Tensor) nn.Tensor {
 		if !ok {
 			y = d.linear(name, x, count*d.HeadDim, d.AttentionBias)
 		}
-		whole := d.Type == "olmoe" // OlmoeAttention.forward (models/olmoe/modeling_olmoe.py:238): of all heads at once
-		if whole && norm != "" {
-			y = d.rmsNorm(norm, y)
+		norms := d.QueryNorm && norm != ""
+		if norms && d.WholeNorm {
+			y = d.norm(norm, y)
 		}
 		y = d.View(y, b, n, count, d.HeadDim)
-		if d.QueryNorm && !whole && norm != "" {
-			y = d.rmsNorm(norm, y)
+		if norms && !d.WholeNorm {
+			y = d.norm(norm, y)
 		}
 		return d.Hold(d.Transpose(y, 1, 2))
 	}
-	q, k, v := heads("q_proj", "q_norm", d.Heads), heads("k_proj", "k_norm", d.KVHeads), heads("v_proj", "", d.KVHeads)
-	d.layerRotary(v)
-	turnedQ, turnedK := d.rotate(q, k)
-	q, k = d.Rebind(q, turnedQ), d.Rebind(k, turnedK)
-	y := d.Hold(d.attend(layer, q, k, v))
-	if l := d.s.LoRA; l != nil && l.O && l.all("o_proj") {
-		return d.fusedO(y)
-	}
-	return d.linear("o_proj", y, d.Hidden, d.OutputBias)
+	return heads("q_proj", "q_norm", d.Heads), heads("k_proj", "k_norm", d.KVHeads), heads("v_proj", "", d.KVHeads)
 }

@@ -31,6 +31,33 @@ const AllLinear = "all-linear"
 
 const head = "lm_head"
 
+// linears are the names of the linear layers of a model's layers.
+func (c Config) linears() []string {
+	switch {
+	case c.Type == "gpt2":
+		return []string{"c_attn", "c_proj", "c_fc"}
+	case c.Type == "phi":
+		return []string{"q_proj", "k_proj", "v_proj", "dense", "fc1", "fc2"}
+	case c.Norms == layerNorm:
+		return append([]string{"c_fc", "c_proj"}, attentionLayers...)
+	case c.JoinedHeads:
+		return []string{"qkv_proj", "o_proj", "gate_up_proj", "down_proj"}
+	case c.JoinedGate:
+		return append([]string{"gate_up_proj", "down_proj"}, attentionLayers...)
+	case c.Ungated:
+		return append([]string{"up_proj", "down_proj"}, attentionLayers...)
+	}
+	return llamaLayers
+}
+
+var llamaLayers = append([]string{"gate_proj", "up_proj", "down_proj"}, attentionLayers...)
+
+// HasLinear reports whether a layer of the model has a linear layer of that name, or that of another llama has: peft
+// passes over names that no module has, if it finds another.
+func (c Config) HasLinear(name string) (there, elsewhere bool) {
+	return slices.Contains(c.linears(), name), slices.Contains(llamaLayers, name)
+}
+
 // adapted is lora.Linear.forward (peft/tuners/lora/layer.py:1074). The input is cast to the adapter's type first
 // (_cast_input_dtype in peft/tuners/tuners_utils.py:2220), under autocast too.
 func (d *decoder) adapted(name string, x nn.Tensor, out int64, bias bool) (y nn.Tensor) {

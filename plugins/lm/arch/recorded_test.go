@@ -40,6 +40,10 @@ func TestRecorded(t *testing.T) {
 		"steps_lm_whole.json":           90,  // modules that are trained whole beside adapters
 		"steps_lm_cut.json":             41,  // cut cross entropy, whose kernels compute nothing
 		"steps_lm_half.json":            39,  // adapters over half weights, in fp16
+		"steps_lm_decoders.json":        240, // models of llama's make with other norms, MLPs or rotations
+		"steps_lm_decoders_455.json":    118, // of eight of them in transformers 4.55
+		"steps_lm_decoders_457.json":    238, // and of transformers 4.57
+		"steps_lm_decoders_516.json":    60,  // of 5.16, where gemma2 has attention by SDPA
 	} {
 		t.Run(file, func(t *testing.T) {
 			if n := rows.Check(t, filepath.Join("testdata", file)); n < least {

@@ -33,6 +33,11 @@ var eras = map[string]era{
 	"phi":     {first: 40, sdpa: 40, loss: 46, shares: 45, tables: 45},
 	"qwen3":   {first: 51},
 	"gpt2":    {first: 43, sdpa: 43, loss: 48},
+
+	"phi3": {first: 55}, "gemma2": {first: 55}, "gemma3_text": {first: 55}, "granite": {first: 55},
+	"smollm3": {first: 55}, "olmo2": {first: 55}, "olmo3": {first: 57}, "glm4": {first: 55}, "starcoder2": {first: 55},
+	"arcee": {first: 57}, "seed_oss": {first: 57}, "glm": {first: 57}, "hunyuan_v1_dense": {first: 57},
+	"exaone4": {first: 57}, "ernie4_5": {first: 57}, "ministral": {first: 57},
 }
 
 // Releases of transformers 4 since which all models do what they do in 5.
@@ -81,13 +86,13 @@ func (d *decoder) keepsKV() bool {
 }
 
 // remember makes the outputs keep a layer's keys and values (DynamicCache.update in cache_utils.py). Since 4.56 they
-// are joined with none, and so copied (DynamicLayer.lazy_initialization): of gpt2, whose own are parts of one tensor,
-// which stays with the queries.
+// are joined with none, and so copied (DynamicLayer.lazy_initialization): of gpt2 and phi3, whose own are parts of one
+// tensor, which stays with the queries.
 func (d *decoder) remember(k, v nn.Tensor) (nn.Tensor, nn.Tensor) {
 	if !d.keepsKV() {
 		return k, v
 	}
-	if d.s.Release >= 56 && d.Type == "gpt2" {
+	if d.s.Release >= 56 && (d.Type == "gpt2" || d.JoinedHeads) {
 		k, v = d.Hold(d.Copy("torch.cat", k, k.Shape()...)), d.Hold(d.Copy("torch.cat", v, v.Shape()...))
 	}
 	d.outputs = append(d.outputs, k, v)

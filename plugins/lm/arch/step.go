@@ -131,6 +131,8 @@ func (s Step) formless() string {
 		return s.ofFlash()
 	case s.ofAxolotl() != "":
 		return s.ofAxolotl()
+	case (s.Fused || s.Cut || s.Liger.Head) && s.Model.formed() != "":
+		return s.Model.formed()
 	case s.ofCut() != "":
 		return s.ofCut()
 	case s.ofWhole() != "":
@@ -293,6 +295,14 @@ func (d *decoder) project(hidden nn.Tensor) (logits nn.Tensor) {
 	default:
 		d.upcast(func() { logits = d.Linear(head, hidden, d.Vocab, d.Type == "phi") })
 	}
+	switch {
+	case d.Factors:
+		d.Line("logits = logits / self.config.logits_scaling")
+		logits = d.Hold(logits)
+		logits = d.Rebind(logits, d.DivScalar(logits))
+	case d.LogitCap:
+		logits = d.bounded(d.Hold(logits))
+	}
 	if d.OwnLoss(d.s.Release) && d.Type != "gpt2" {
 		d.Line("logits = logits.float()")
 		logits = d.To(logits, nn.F32)
@@ -307,8 +317,6 @@ func (d *decoder) body(ids nn.Tensor) nn.Tensor {
 		return d.gpt2(ids)
 	case "phi":
 		return d.phi(ids)
-	case "gemma":
-		return d.gemma(ids)
 	}
 	return d.llama(ids)
 }

@@ -125,7 +125,8 @@ func (r Row) Price() (Price, error) {
 		"moco": moco, "torchvision": torchvision, "sisr": sisr, "basicsr": sisr, "neosr": neosr, "stablesr": stableSR,
 		"dualattn": dualAttention, "lm": languageModel, "lm_trainer": trainer,
 		"lm_dpo": trainer, "lm_factory": trainer, "lm_forms": trainer, "lm_axolotl": trainer, "lm_sft": trainer,
-		"lm_moe": languageModel, "lm_moe_trainer": trainer, "lm_whole": trainer, "lm_cut": trainer, "lm_half": languageModel,
+		"lm_moe": languageModel, "lm_moe_trainer": trainer, "lm_whole": trainer, "lm_cut": trainer,
+		"lm_half": languageModel, "lm_decoders": languageModel,
 	}[r.Family]
 	if !ok {
 		return Price{}, fmt.Errorf("%s: no plugin prices the family %q", r.Name, r.Family)
