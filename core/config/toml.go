@@ -236,7 +236,7 @@ func (r *tomlReader) keyValue(section *table, e *unstable.Node, depth int) error
 		}
 	}
 	last := keys[len(keys)-1]
-	v, sub, a, err := r.read1(e.Value(), span{begin, end}, line, depth)
+	v, sub, a, err := r.read1(e.Value(), line, depth)
 	if err != nil {
 		return err
 	}
@@ -251,8 +251,8 @@ func (r *tomlReader) keyValue(section *table, e *unstable.Node, depth int) error
 	return nil
 }
 
-// read1 reads a value. The span of an array in an array is not known to the parser and comes as empty.
-func (r *tomlReader) read1(n *unstable.Node, s span, line, depth int) (Value, *table, *array, error) {
+// read1 reads a value.
+func (r *tomlReader) read1(n *unstable.Node, line, depth int) (Value, *table, *array, error) {
 	if depth > maxDepth {
 		return Value{}, nil, nil, fmt.Errorf("line %d: nested more than %d deep", line, maxDepth)
 	}
@@ -266,11 +266,11 @@ func (r *tomlReader) read1(n *unstable.Node, s span, line, depth int) (Value, *t
 				r.moreComments(c)
 				continue
 			}
-			var cs span
+			var cs span // that of an array in an array is not known to the parser, and stays empty
 			if c.Kind != unstable.Array && c.Kind != unstable.InlineTable {
 				cs = span{r.start(c), r.stop(c)}
 			}
-			item, sub, inner, err := r.read1(c, cs, line, depth+1)
+			item, sub, inner, err := r.read1(c, line, depth+1)
 			if err != nil {
 				return Value{}, nil, nil, err
 			}

@@ -49,7 +49,7 @@ func (b *builder) host(training mem.Estimate) *ladder.HostLadder {
 		turnable = false
 	}
 	pinned, unpinnable := b.loads("pin_memory")
-	pins, _ := b.class.bool("pin_memory")
+	pins := b.class.bool("pin_memory")
 	l := mem.Loader{
 		What: "training", Ranks: 1, Workers: b.class.int("num_workers", 0), Prefetch: 2, Pinned: pins && !b.cpu,
 		Sample: unit.Bytes(3 * h * w * 4), Samples: 1, From: fmt.Sprintf("3 × %d × %d × 4 B", h, w),

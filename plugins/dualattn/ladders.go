@@ -115,7 +115,7 @@ func (b *builder) variants(asked variant) (out []variant) {
 		splits = append(splits, variant{micro: s.Micro, accum: s.Accumulation})
 	}
 	least := splits[len(splits)-1]
-	on, _ := b.class.bool("mixed_precision")
+	on := b.class.bool("mixed_precision")
 	_, switchable := b.class.field("mixed_precision")
 	for _, v := range splits {
 		out = append(out, v)
@@ -275,9 +275,10 @@ func (x *checkout) net() arch.Net {
 		Dropout: c.float("dropout", 0.1), TopK: c.float("top_k_ratio", 0.1), Loop: x.version.loop, ExtraBlock: x.version.extra,
 	}
 	n.Height, n.Width, _ = c.pair("input_size")
-	stochastic, _ := c.bool("use_stochastic_depth")
+	stochastic := c.bool("use_stochastic_depth")
 	n.DropPath = x.version.drop && stochastic && c.float("stochastic_depth_prob", 0) > 0
-	if on, _ := c.bool("use_gradient_checkpointing"); on && (x.version.flag == wrong || x.version.flag == crashes || x.version.flag == works) {
+	flag := x.version.flag
+	if c.bool("use_gradient_checkpointing") && (flag == wrong || flag == crashes || flag == works) {
 		n.Loop = arch.Recomputed
 	}
 	if x.ablated() {

@@ -69,7 +69,7 @@ func (x *checkout) checks() []job.Check {
 // resume says that there is none.
 func (x *checkout) resume() job.Resume {
 	r := job.Resume{None: "the trainer cannot resume: --resume is parsed and never read, so a retry starts at epoch 1, after it has decoded the whole training set for its labels again (75 s for CUB on the author's machine)"}
-	if _, reads := x.uses("resume"); reads {
+	if x.uses("resume") {
 		r.None = "how this trainer resumes is not known: a retry starts at epoch 1"
 	}
 	if dir := x.states(); dir != "" {

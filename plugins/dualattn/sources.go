@@ -140,9 +140,8 @@ func (c class) float(name string, def float64) (v float64) {
 	return v
 }
 
-func (c class) bool(name string) (v, ok bool) {
-	ok = c.decode(name, &v)
-	return v && ok, ok
+func (c class) bool(name string) (v bool) {
+	return c.decode(name, &v) && v
 }
 
 func (c class) text(name string) (v string) {

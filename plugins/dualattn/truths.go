@@ -27,13 +27,13 @@ func (x *checkout) paperBatch() int64 {
 	return 16
 }
 
-// uses is where the script reads an argument, if it does: args.NAME.
-func (x *checkout) uses(name string) (at string, ok bool) {
+// uses reports whether the script reads an argument: args.NAME.
+func (x *checkout) uses(name string) bool {
 	if x.train == nil {
-		return "", true
+		return true
 	}
-	at, _, ok = find(x.train, lazy.MustCompile(`\bargs\.`+name+`\b`))
-	return at, ok
+	_, _, ok := find(x.train, lazy.MustCompile(`\bargs\.`+name+`\b`))
+	return ok
 }
 
 var (
@@ -93,7 +93,7 @@ func (x *checkout) warnings() (out []string) {
 	if x.cut {
 		warn("only the first %d files that the script imports were read", maxFiles)
 	}
-	on, _ := x.class.bool("use_gradient_checkpointing")
+	on := x.class.bool("use_gradient_checkpointing")
 	if w, _ := x.version.describe(on); w != "" {
 		warn("%s", w)
 	}
@@ -113,7 +113,7 @@ func (x *checkout) warnings() (out []string) {
 	}
 	for _, flag := range []string{"resume", "debug", "num_workers"} {
 		if x.argv.Has("--" + flag) {
-			if _, read := x.uses(flag); !read {
+			if !x.uses(flag) {
 				warn("--%s is parsed and never read", flag)
 			}
 		}
@@ -261,7 +261,7 @@ func (x *checkout) truths() (out []string) {
 		return nil
 	}
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	on, _ := x.class.bool("use_gradient_checkpointing")
+	on := x.class.bool("use_gradient_checkpointing")
 	_, hasFlag := x.class.field("use_gradient_checkpointing")
 	if _, truth := x.version.describe(on); truth != "" && x.guided() && hasFlag {
 		say("%s", truth)
@@ -381,7 +381,7 @@ func (v version) of() string {
 
 // amp is the type that the training computes in.
 func (x *checkout) amp(cpu bool) nn.DType {
-	if on, _ := x.class.bool("mixed_precision"); on && !cpu { // torch.cuda.amp is off where there is no CUDA
+	if x.class.bool("mixed_precision") && !cpu { // torch.cuda.amp is off where there is no CUDA
 		return nn.F16
 	}
 	return nn.F32

@@ -48,7 +48,7 @@ func (p *project) truths() {
 	}
 	cfg := python.NewSource(s.config, string(p.source(s.config).Text))
 	p.trueBatch(cfg)
-	p.trueRate(cfg)
+	p.trueRate()
 	if k := p.checkpointing; k.found && k.dead != "" && k.on() {
 		promise := ""
 		if m := reThirty.FindString(cfg.Text); m != "" {
@@ -108,7 +108,7 @@ func (p *project) trueBatch(cfg python.Source) {
 }
 
 // trueRate says where the learning rate was scaled by that sum.
-func (p *project) trueRate(cfg python.Source) {
+func (p *project) trueRate() {
 	base := p.setting("", "base_lr")
 	if !base.found || !p.rate.found || !p.divides || p.batch.int() <= 0 {
 		return

@@ -29,8 +29,8 @@ type dialect struct {
 	// save is the program's own way to save on request. Ctrl-C is caught: redux saves after the iteration (train.py:397 at
 	// 68629319), neosr at once (train.py:405 at 31c70226). BasicSR catches nothing.
 	save job.Save
-	// lastWords is as in [job.Job]. traiNNer-redux saves a state itself when anything is raised (train.py:514),
-	// also where the optimizer's step has failed, unless it saved one in the last minute; launch cannot undo that.
+	// lastWords is as in [job.Job]. traiNNer-redux saves by itself when anything is raised (train.py:514), unless it
+	// saved in the last minute: the hook sees to it that such a state is whole, and has the right number.
 	lastWords string
 }
 
@@ -63,7 +63,7 @@ var redux = dialect{
 	ema: "train.ema_decay", tile: "val.tile_size", overlap: "val.tile_overlap",
 	losses: "train.losses", valFreq: "val.val_freq", totalIter: "train.total_iter", metrics: "val.metrics",
 	queue: "queue_size", gpus: "num_gpu", folder: "experiments", resumeFlag: "--auto_resume", defaultAccumulation: 1,
-	save: job.Save{Signal: "SIGINT", Stops: true},
+	save: job.Save{Signal: "SIGINT", Stops: true}, lastWords: "trainner",
 }
 
 // BasicSR has neither accumulation, mixed precision nor tiles (basicsr/utils/options.py, models/sr_model.py at 8d56e3a0).

@@ -80,6 +80,37 @@ func TestStepIsHeardAtOnce(t *testing.T) {
 	}
 }
 
+// traiNNer-redux saves after its failure: that is not where memory ran out.
+func TestSavedAfterItFailed(t *testing.T) {
+	j, err := recognize(t, folder(t, map[string]string{"x.yml": recipeYAML}, nil), "python", "train.py", "-opt", "x.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := oom.NewDetector(j.Signs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text = "[11/30/26 17:01:21] INFO     Saving models and training states to   train.py:475\n" +
+		"                             experiments folder. Free space: 58 GB              \n" +
+		"[11/30/26 17:01:29] INFO     [epoch:   0, iter:       6,           logger.py:158\n" +
+		"                             lr:(2.000e-04)] [eta: 0:00:12]                     \n" +
+		"[11/30/26 17:01:35] ERROR    Ran out of VRAM during training.       train.py:515\n" +
+		"                             Reduce lq_size or batch_size_per_gpu               \n" +
+		"                             RuntimeError: Ran out of VRAM during               \n" +
+		"                             training. Reduce lq_size                           \n" +
+		"[11/30/26 17:01:35] INFO     Saving models and training states to   train.py:557\n" +
+		"                             experiments folder for epoch: 0, iter:             \n" +
+		"                             6.                                                 \n" +
+		"[11/30/26 17:01:35] INFO     Training stopped. Time consumed:       train.py:566\n"
+	if _, err := io.WriteString(d, text); err != nil {
+		t.Fatal(err)
+	}
+	r := d.Report(oom.Exit{})
+	if !r.OOM || r.Part != "" || r.Stage != "training" || !strings.Contains(r.Cause, "in training") {
+		t.Errorf("%v, part %q, stage %q: %s", r.OOM, r.Part, r.Stage, r.Cause)
+	}
+}
+
 // The forks print what is reserved beside the peak: both are read, of a line that rich has broken too.
 func TestPrintedMemory(t *testing.T) {
 	j, err := recognize(t, folder(t, map[string]string{"x.yml": recipeYAML}, nil), "python", "train.py", "-opt", "x.yml")

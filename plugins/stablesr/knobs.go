@@ -23,7 +23,7 @@ const (
 )
 
 // knobs lists what the recipe says of everything that costs memory.
-func (r *recipe) knobs(j *job.Job) (out []job.Knob) {
+func (r *recipe) knobs() (out []job.Knob) {
 	add := func(name, key, dead string) {
 		v, there := get(r.root, key)
 		k := job.Knob{Name: name, At: r.address(key), Dead: dead, Default: !there}

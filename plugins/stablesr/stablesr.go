@@ -93,7 +93,7 @@ func (r *recipe) job(c job.Command) (j *job.Job, err error) {
 	if r.logdir != "" {
 		j.Exclusive = file.In(c.Dir, r.logdir)
 	}
-	j.Knobs = r.knobs(j)
+	j.Knobs = r.knobs()
 	j.Signs, j.Data = r.signs(), r.reads()
 	j.Resume = r.resumption()
 	if strings.Contains(r.main.Code, "signal.signal(signal.SIGUSR1, melk)") { // main.py:732 of IceClear's StableSR

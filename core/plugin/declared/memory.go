@@ -245,7 +245,7 @@ func (r *reading) variables(phase string, rg, shared ladder.Rung) (values map[st
 	number(accumulationName, job.Accumulation, r.batch.Accumulation)
 	number(microName, job.MicroBatch, r.batch.Micro)
 	if p, ok := r.Phases.get(phase); ok && phase != ladder.Training {
-		if err := r.phaseVariable(phase, p, rg, values, number); err != nil {
+		if err := r.phaseVariable(phase, p, values, number); err != nil {
 			return nil, "", err
 		}
 	}
@@ -280,8 +280,8 @@ func (r *reading) variables(phase string, rg, shared ladder.Rung) (values map[st
 }
 
 // phaseVariable sets the micro-batch to that of a phase.
-func (r *reading) phaseVariable(name string, p phase, rg ladder.Rung, values map[string]any, number func(name,
-	knob string, asked int64)) error {
+func (r *reading) phaseVariable(name string, p phase, values map[string]any, number func(name, knob string,
+	asked int64)) error {
 	if p.Micro == nil {
 		if training, ok := values[microName].(float64); ok && p.Times > 0 {
 			values[microName] = training * float64(p.Times)

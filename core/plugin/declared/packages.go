@@ -14,30 +14,26 @@ func (r *reading) olderPackages() {
 	if !resume.Automatic && len(resume.Edits) == 0 {
 		return
 	}
+	older := func(name, since, unknown, known string) bool {
+		version := r.python().Version(name)
+		if version == "" {
+			r.warn("the version of %s is not known; before %s %s", name, since, unknown)
+		}
+		if version == "" || !python.Older(version, since) {
+			return false
+		}
+		resume.None = fmt.Sprintf("%s %s %s; since %s it does not", name, version, known, since)
+		resume.Edits, resume.Automatic = nil, false
+		return true
+	}
 	for _, need := range r.ResumeSince {
-		version := r.python().Version(need.name)
-		switch {
-		case version == "":
-			r.warn("the version of %s is not known; before %s it ignores a saved state and starts over", need.name,
-				need.value)
-		case python.Older(version, need.value):
-			resume.None = fmt.Sprintf("%s %s ignores a saved state and starts over; since %s it does not", need.name,
-				version, need.value)
-			resume.Edits, resume.Automatic = nil, false
+		if older(need.name, need.value, "it ignores a saved state and starts over", "ignores a saved state and starts over") {
 			return
 		}
 	}
 	for _, need := range r.ResumeNeeds {
-		version := r.python().Version(need.name)
-		switch {
-		case version == "":
-			r.warn("the version of %s is not known; before %s a resumed run takes the micro-batch of its saved state",
-				need.name, need.value)
-		case python.Older(version, need.value):
-			resume.None = fmt.Sprintf("%s %s resumes with the micro-batch of the saved state; since %s it does not",
-				need.name, version, need.value)
-			resume.Edits, resume.Automatic = nil, false
-		}
+		older(need.name, need.value, "a resumed run takes the micro-batch of its saved state",
+			"resumes with the micro-batch of the saved state")
 	}
 }
 

@@ -31,17 +31,7 @@ func (s *splitReader) schedules(x *python.Syntax, blocks map[int]int) {
 	if !x.Names("step") && !x.Names("step_update") {
 		return
 	}
-	stepping := map[int]bool{} // loops in which the optimizer waits for the accumulation
-	for l := range blocks {
-		stepping[l] = true
-	}
-	for i, st := range x.Statements {
-		if _, ok := stepsOf(x, optimizer, st); ok {
-			if l := x.Loop(i); l >= 0 && s.guarded(x, i, l) {
-				stepping[l] = true
-			}
-		}
-	}
+	stepping := s.groupedLoops(x, blocks) // in which the optimizer waits for the accumulation
 	for i, st := range x.Statements {
 		c, ok := stepsOf(x, scheduler, st)
 		if l := x.Loop(i); ok && l >= 0 && stepping[l] && !s.waiting(x, i, l, c, blocks) {

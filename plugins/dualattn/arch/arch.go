@@ -45,8 +45,8 @@ func (n Net) tokens() int64 { return n.Height/n.Patch*(n.Width/n.Patch) + 1 }
 type outputs struct{ logits, features []nn.Tensor }
 
 // forward is DualCrossAttentionViT.forward. maps are the attention maps of the last evaluation, which live until this
-// forward ends, where the attribute is assigned anew. kept are those that it leaves behind.
-func (n Net) forward(t *nn.Tape, x, pair nn.Tensor, maps []nn.Tensor) (out outputs, kept []nn.Tensor) {
+// forward ends, where the attribute is assigned anew.
+func (n Net) forward(t *nn.Tape, x, pair nn.Tensor, maps []nn.Tensor) (out outputs) {
 	paired := t.Training
 	t.Scope("", func() {
 		x = t.Hold(n.embed(t, x))
@@ -92,12 +92,9 @@ func (n Net) forward(t *nn.Tape, x, pair nn.Tensor, maps []nn.Tensor) (out outpu
 		for _, drop := range dead {
 			drop()
 		}
-		if !paired {
-			kept = history
-		}
 		t.Line("self.attention_maps = …")
 	}, append(maps, x, pair)...)
-	return out, kept
+	return out
 }
 
 func (n Net) block(i int64) string { return fmt.Sprint("sa_pwca_blocks.", i) }

@@ -49,7 +49,7 @@ func TestRecorded(t *testing.T) {
 		tape.Dispatched = true
 		x, pair := images(tape), images(tape)
 		var out outputs
-		tape.Part(model, func() { tape.Autocast(low, func() { out, _ = n.forward(tape, x, pair, nil) }) })
+		tape.Part(model, func() { tape.Autocast(low, func() { out = n.forward(tape, x, pair, nil) }) })
 		for _, f := range out.features {
 			tape.Hold(f)
 		}

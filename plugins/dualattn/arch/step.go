@@ -143,7 +143,7 @@ func (cfg StepConfig) record(t *nn.Tape, afterValidation bool) {
 	var total nn.Tensor
 	t.Autocast(cfg.AMP, func() {
 		var out outputs
-		t.Part(model, func() { out, _ = n.forward(t, images, paired, maps) })
+		t.Part(model, func() { out = n.forward(t, images, paired, maps) })
 		for i, f := range out.features {
 			t.Hold(t.Rebind(before[i], f))
 		}

@@ -87,7 +87,7 @@ var networks catalog[builder]
 
 // register enters names of traiNNer-redux's networks. Architecture files call it in their entry; for the
 // classes of other projects they call networks.add and networks.share.
-func register(b builder, names ...string) { networks.add(Redux, b, names...) }
+func register(b builder, names ...string) struct{} { return networks.add(Redux, b, names...) }
 
 // Names lists the networks of a project that have a formula.
 func Names(p Project) []string { return networks.names(p) }
@@ -233,14 +233,20 @@ func (a *args) float(name string, def float64) float64 {
 	if !ok {
 		return def
 	}
+	f, ok := toFloat(v)
+	if !ok {
+		a.wrong(name, v, "a number")
+		return def
+	}
+	return f
+}
+
+func toFloat(v any) (float64, bool) {
 	if f, ok := v.(float64); ok {
-		return f
+		return f, true
 	}
-	if n, ok := toInt(v); ok {
-		return float64(n)
-	}
-	a.wrong(name, v, "a number")
-	return def
+	n, ok := toInt(v)
+	return float64(n), ok
 }
 
 func (a *args) bool(name string, def bool) bool {
@@ -277,23 +283,25 @@ func (a *args) string(name, def string) string {
 }
 
 func (a *args) ints(name string, def ...int64) []int64 {
+	return listOf(a, name, "a list of whole numbers", def, toInt)
+}
+
+// listOf reads a list of what one makes of each element.
+func listOf[T any](a *args, name, what string, def []T, one func(any) (T, bool)) []T {
 	v, ok := a.get(name)
 	if !ok {
 		return def
 	}
 	list, ok := v.([]any)
+	vs := make([]T, len(list))
+	for i := 0; i < len(list) && ok; i++ {
+		vs[i], ok = one(list[i])
+	}
 	if !ok {
-		a.wrong(name, v, "a list of whole numbers")
+		a.wrong(name, v, what)
 		return def
 	}
-	ns := make([]int64, len(list))
-	for i, e := range list {
-		if ns[i], ok = toInt(e); !ok {
-			a.wrong(name, v, "a list of whole numbers")
-			return def
-		}
-	}
-	return ns
+	return vs
 }
 
 // usual reads the arguments of networks like SwinIR that have a formula for one value only. The error names the first

@@ -73,18 +73,21 @@ func (n basicVSR) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		out := t.Hold(t.Cat(1, outs[i], featProp))
 		out = t.Rebind(out, lrelu(t, t.Conv2d("fusion", out, conv(n.feat, 1))))
 		out = t.Rebind(out, lrelu(t, t.PixelShuffle(t.Conv2d("upconv1", out, conv(4*n.feat, 3)), 2)))
-		out = t.Rebind(out, lrelu(t, t.PixelShuffle(t.Conv2d("upconv2", out, conv(4*64, 3)), 2)))
-		out = t.Rebind(out, lrelu(t, t.Conv2d("conv_hr", out, conv(64, 3))))
-		out = t.Rebind(out, t.Conv2d("conv_last", out, conv(3, 3)))
-		if enlarged := t.Interpolate(frame(), 4*h, 4*w); i == 0 {
-			base = t.Hold(enlarged)
-		} else {
-			base = t.Rebind(base, enlarged)
-		}
-		out = t.AddInplace(out, base)
+		out, base = n.enlarge(t, out, base, frame, i == 0)
 		outs[i] = t.Rebind(outs[i], out)
 	}
 	return t.View(t.StackSecond(outs...), b, 3*n.frames, 4*h, 4*w)
+}
+
+// enlarge makes an image of what follows upconv1, and adds it to its frame's own enlargement, which it also returns.
+func (n basicVSR) enlarge(t *nn.Tape, out, base nn.Tensor, frame func() nn.Tensor, first bool) (nn.Tensor, nn.Tensor) {
+	lrelu := (*nn.Tape).LeakyReLUInplace
+	out = t.Rebind(out, lrelu(t, t.PixelShuffle(t.Conv2d("upconv2", out, conv(4*64, 3)), 2)))
+	out = t.Rebind(out, lrelu(t, t.Conv2d("conv_hr", out, conv(64, 3))))
+	out = t.Rebind(out, t.Conv2d("conv_last", out, conv(3, 3)))
+	small := frame()
+	base = t.Assign(first, base, t.Interpolate(small, 4*small.Dim(2), 4*small.Dim(3)))
+	return t.AddInplace(out, base), base
 }
 
 // icon is IconVSR.forward: BasicVSR with features of EDVR at each keyframe.
@@ -126,15 +129,7 @@ func (n basicVSR) icon(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		featProp = t.Rebind(featProp, t.Call("forward_trunk", featProp, n.trunk))
 
 		out := t.Hold(lrelu(t, t.PixelShuffle(t.Conv2d("upconv1", featProp, conv(4*n.feat, 3)), 2)))
-		out = t.Rebind(out, lrelu(t, t.PixelShuffle(t.Conv2d("upconv2", out, conv(4*64, 3)), 2)))
-		out = t.Rebind(out, lrelu(t, t.Conv2d("conv_hr", out, conv(64, 3))))
-		out = t.Rebind(out, t.Conv2d("conv_last", out, conv(3, 3)))
-		if enlarged := t.Interpolate(frame(), 4*h, 4*w); i == 0 {
-			base = t.Hold(enlarged)
-		} else {
-			base = t.Rebind(base, enlarged)
-		}
-		out = t.AddInplace(out, base)
+		out, base = n.enlarge(t, out, base, frame, i == 0)
 		outs[i] = t.Rebind(outs[i], out)
 	}
 	return t.View(t.StackSecond(outs...), b, 3*n.frames, 4*h, 4*w)

@@ -5,22 +5,20 @@ import (
 )
 
 // ECBSR (Zhang et al., 2021): basicsr/archs/ecbsr_arch.py at 8d56e3a0.
-var _ = entry(func() {
-	networks.add(BasicSR, func(s Spec, a *args) Network {
-		n := ecbsr{
-			in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), blocks: a.int("num_block", 4),
-			feat: a.int("num_channel", 16), idt: a.bool("with_idt", false), act: a.string("act_type", "prelu"), scale: s.Scale,
-		}
-		switch n.act {
-		case "prelu", "relu", "linear":
-		case "rrelu", "softplus":
-			reject("act_type %q: %w", n.act, ErrUnknown)
-		default:
-			reject("act_type: %q is none of prelu, relu, rrelu, softplus, linear", n.act)
-		}
-		return Network{InCh: n.in, Forward: n.forward}
-	}, "ecbsr")
-})
+var _ = networks.add(BasicSR, func(s Spec, a *args) Network {
+	n := ecbsr{
+		in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), blocks: a.int("num_block", 4),
+		feat: a.int("num_channel", 16), idt: a.bool("with_idt", false), act: a.string("act_type", "prelu"), scale: s.Scale,
+	}
+	switch n.act {
+	case "prelu", "relu", "linear":
+	case "rrelu", "softplus":
+		reject("act_type %q: %w", n.act, ErrUnknown)
+	default:
+		reject("act_type: %q is none of prelu, relu, rrelu, softplus, linear", n.act)
+	}
+	return Network{InCh: n.in, Forward: n.forward}
+}, "ecbsr")
 
 type ecbsr struct {
 	in, out, blocks, feat, scale int64

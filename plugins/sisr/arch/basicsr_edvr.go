@@ -8,21 +8,19 @@ import (
 
 // EDVR (Wang et al., 2019): basicsr/archs/edvr_arch.py at 8d56e3a0. A batch of clips (b, t, c, h, w) is (b, t·c, h,
 // w) here.
-var _ = entry(func() {
-	networks.add(BasicSR, func(s Spec, a *args) Network {
-		n := edvr{
-			residualNet: residualNet{in: a.int("num_in_ch", 3), feat: a.int("num_feat", 64)},
-			frames:      a.int("num_frame", 5), groups: a.int("deformable_groups", 8), extract: a.int("num_extract_block", 5),
-			rebuild: a.int("num_reconstruct_block", 10), tsa: a.bool("with_tsa", true),
-		}
-		a.ignore("num_out_ch", "center_frame_idx")
-		refuse(a.bool("hr_in", false) || a.bool("with_predeblur", false), "hr_in, with_predeblur: %w", ErrUnknown)
-		refuse(s.Scale != 4, "scale is %d: the network enlarges by 4", s.Scale)
-		refuse(n.frames < 1 || n.groups < 1 || n.feat%n.groups != 0,
-			"num_frame %d, num_feat %d, deformable_groups %d", n.frames, n.feat, n.groups)
-		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, Multiple: 4}
-	}, "edvr")
-})
+var _ = networks.add(BasicSR, func(s Spec, a *args) Network {
+	n := edvr{
+		residualNet: residualNet{in: a.int("num_in_ch", 3), feat: a.int("num_feat", 64)},
+		frames:      a.int("num_frame", 5), groups: a.int("deformable_groups", 8), extract: a.int("num_extract_block", 5),
+		rebuild: a.int("num_reconstruct_block", 10), tsa: a.bool("with_tsa", true),
+	}
+	a.ignore("num_out_ch", "center_frame_idx")
+	refuse(a.bool("hr_in", false) || a.bool("with_predeblur", false), "hr_in, with_predeblur: %w", ErrUnknown)
+	refuse(s.Scale != 4, "scale is %d: the network enlarges by 4", s.Scale)
+	refuse(n.frames < 1 || n.groups < 1 || n.feat%n.groups != 0,
+		"num_frame %d, num_feat %d, deformable_groups %d", n.frames, n.feat, n.groups)
+	return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, Multiple: 4}
+}, "edvr")
 
 type edvr struct {
 	residualNet

@@ -66,11 +66,12 @@ func (p Project) String() string {
 	return string(p)
 }
 
-// entries are what fills the catalogs, a function for each file of architectures. They run when a catalog is first
-// asked.
+// entries are what fills the catalogs, a function for each file that has several architectures. They run when a catalog
+// is first asked.
 var entries []func()
 
-// entry adds one. Architecture files call it as the package is prepared: var _ = entry(func() { register(…) }).
+// entry adds one. Such a file calls it as the package is prepared: var _ = entry(func() { register(…); register(…) }).
+// One with a single architecture has var _ = register(…).
 func entry(f func()) struct{} {
 	entries = append(entries, f)
 	return struct{}{}
@@ -86,19 +87,32 @@ var fill = sync.OnceFunc(func() {
 type catalog[T any] struct {
 	own    map[Project]map[string]T
 	shared map[Project]map[string]bool
+	added  []func() // what add has still to enter
+	once   sync.Once
 }
 
-// add enters the formula of a project's own class.
-func (c *catalog[T]) add(p Project, v T, names ...string) {
-	if c.own == nil {
+// add enters the formula of a project's own class, when the catalog is first asked.
+func (c *catalog[T]) add(p Project, v T, names ...string) struct{} {
+	c.added = append(c.added, func() {
+		if c.own[p] == nil {
+			c.own[p] = map[string]T{}
+		}
+		for _, n := range names {
+			c.own[p][n] = v
+		}
+	})
+	return struct{}{}
+}
+
+// fill enters all.
+func (c *catalog[T]) fill() {
+	fill()
+	c.once.Do(func() {
 		c.own = map[Project]map[string]T{}
-	}
-	if c.own[p] == nil {
-		c.own[p] = map[string]T{}
-	}
-	for _, n := range names {
-		c.own[p][n] = v
-	}
+		for _, f := range c.added {
+			f()
+		}
+	})
 }
 
 // share enters names whose class in a project computes the same, with the same defaults, as that of traiNNer-redux.
@@ -116,7 +130,7 @@ func (c *catalog[T]) share(p Project, names ...string) {
 
 // find is the formula that a project's name stands for, in upper or lower case.
 func (c *catalog[T]) find(p Project, name string) (T, bool) {
-	fill()
+	c.fill()
 	name = strings.ToLower(name)
 	if v, ok := c.own[p][name]; ok {
 		return v, true
@@ -134,7 +148,7 @@ func (c *catalog[T]) find(p Project, name string) (T, bool) {
 
 // all lists the names that have a formula in any project.
 func (c *catalog[T]) all() []string {
-	fill()
+	c.fill()
 	all := map[string]bool{}
 	for p := range c.own {
 		for _, n := range c.names(p) {
@@ -146,7 +160,7 @@ func (c *catalog[T]) all() []string {
 
 // holders are the projects that list a name, for a class of their own or for traiNNer-redux's.
 func (c *catalog[T]) holders(name string) (ps []Project) {
-	fill()
+	c.fill()
 	name = strings.ToLower(name)
 	for _, p := range Projects {
 		if _, own := c.own[p][name]; own || c.shared[p][name] {
@@ -158,7 +172,7 @@ func (c *catalog[T]) holders(name string) (ps []Project) {
 
 // names lists a project's names that have a formula.
 func (c *catalog[T]) names(p Project) []string {
-	fill()
+	c.fill()
 	all := maps.Clone(c.shared[p])
 	if all == nil {
 		all = map[string]bool{}

@@ -8,24 +8,22 @@ import (
 
 // CascadedGaze (Ghasemabadi et al., 2024): traiNNer/archs/cgnet_arch.py at 68629319. It is NAFNet but for the blocks of the
 // encoders.
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		convs := a.intsOrNone("GCE_CONVS_nums", 3, 3, 2, 2)
-		n := nafNet{inCh: a.int("img_channel", 3), width: a.int("width", 60), middle: a.int("middle_blk_num", 10)}
-		n.enc, n.dec = a.intsOrNone("enc_blk_nums", 2, 2, 4, 6), a.intsOrNone("dec_blk_nums", 2, 2, 2, 2)
-		refuse(len(convs) < len(n.enc) || len(n.dec) != len(n.enc),
-			"enc_blk_nums %v, dec_blk_nums %v and GCE_CONVS_nums %v are not of one length", n.enc, n.dec,
-			convs)
-		sameSize(s.Scale)
-		n.encoder = func(level int) nn.Module { return gazeBlock(gazeConvs(convs[level])) }
-		side := int64(1) << len(n.enc)
-		least := side
-		for !gazes(least, n.enc, convs) && least < 1<<20 {
-			least += side
-		}
-		return Network{InCh: n.inCh, Forward: n.forward, Multiple: side, MinLQ: least - side + 1}
-	}, "cascadedgaze")
-})
+var _ = register(func(s Spec, a *args) Network {
+	convs := a.intsOrNone("GCE_CONVS_nums", 3, 3, 2, 2)
+	n := nafNet{inCh: a.int("img_channel", 3), width: a.int("width", 60), middle: a.int("middle_blk_num", 10)}
+	n.enc, n.dec = a.intsOrNone("enc_blk_nums", 2, 2, 4, 6), a.intsOrNone("dec_blk_nums", 2, 2, 2, 2)
+	refuse(len(convs) < len(n.enc) || len(n.dec) != len(n.enc),
+		"enc_blk_nums %v, dec_blk_nums %v and GCE_CONVS_nums %v are not of one length", n.enc, n.dec,
+		convs)
+	sameSize(s.Scale)
+	n.encoder = func(level int) nn.Module { return gazeBlock(gazeConvs(convs[level])) }
+	side := int64(1) << len(n.enc)
+	least := side
+	for !gazes(least, n.enc, convs) && least < 1<<20 {
+		least += side
+	}
+	return Network{InCh: n.inCh, Forward: n.forward, Multiple: side, MinLQ: least - side + 1}
+}, "cascadedgaze")
 
 // A gazeConv is a convolution of GlobalContextExtractor, which has no padding.
 type gazeConv struct{ k, stride int64 }

@@ -8,19 +8,17 @@ import (
 
 // CRAFT (Li et al., 2023), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/CRAFT/__arch/CRAFT.py;
 // defaults in traiNNer/archs/craft_arch.py at 68629319).
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := craft{
-			scale: s.Scale, window: a.int("window_size", 16), dim: a.int("embed_dim", 48),
-			depths: a.ints("depths", 2, 2, 2, 2), heads: a.ints("num_heads", 6, 6, 6, 6),
-			split: [2]int64{a.int("split_size_0", 4), a.int("split_size_1", 16)}, mlp: a.float("mlp_ratio", 2),
-			qkvBias: a.bool("qkv_bias", true), resi: a.string("resi_connection", "1conv"),
-		}
-		a.ignore("qk_scale", "img_range")
-		n.check()
-		return Network{Forward: n.forward, Multiple: n.window}
-	}, "craft")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := craft{
+		scale: s.Scale, window: a.int("window_size", 16), dim: a.int("embed_dim", 48),
+		depths: a.ints("depths", 2, 2, 2, 2), heads: a.ints("num_heads", 6, 6, 6, 6),
+		split: [2]int64{a.int("split_size_0", 4), a.int("split_size_1", 16)}, mlp: a.float("mlp_ratio", 2),
+		qkvBias: a.bool("qkv_bias", true), resi: a.string("resi_connection", "1conv"),
+	}
+	a.ignore("qk_scale", "img_range")
+	n.check()
+	return Network{Forward: n.forward, Multiple: n.window}
+}, "craft")
 
 type craft struct {
 	scale, window, dim int64

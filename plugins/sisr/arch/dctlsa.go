@@ -8,17 +8,15 @@ import (
 
 // DCTLSA (Zeng et al., 2023), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/DCTLSA/__arch/dctlsa.py;
 // defaults in traiNNer/archs/dctlsa_arch.py at 68629319).
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := dctlsa{
-			scale: s.Scale, in: a.int("in_nc", 3), nf: a.int("nf", 55), out: a.int("out_nc", 3), heads: a.int("num_head", 5),
-		}
-		m := a.int("num_modules", dctlsaModules)
-		refuse(m != dctlsaModules, "num_modules %d: the network has %d whatever it is told", m, dctlsaModules)
-		refuse(n.heads < 1 || n.nf%n.heads != 0, "nf %d does not divide among %d heads", n.nf, n.heads)
-		return Network{InCh: n.in, Forward: n.forward, BatchNorm: true, Multiple: dctlsaWindow}
-	}, "dctlsa")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := dctlsa{
+		scale: s.Scale, in: a.int("in_nc", 3), nf: a.int("nf", 55), out: a.int("out_nc", 3), heads: a.int("num_head", 5),
+	}
+	m := a.int("num_modules", dctlsaModules)
+	refuse(m != dctlsaModules, "num_modules %d: the network has %d whatever it is told", m, dctlsaModules)
+	refuse(n.heads < 1 || n.nf%n.heads != 0, "nf %d does not divide among %d heads", n.nf, n.heads)
+	return Network{InCh: n.in, Forward: n.forward, BatchNorm: true, Multiple: dctlsaWindow}
+}, "dctlsa")
 
 const (
 	dctlsaModules = 6

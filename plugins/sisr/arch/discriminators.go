@@ -46,8 +46,8 @@ func (d Discriminator) unknown() string {
 }
 
 // registerDiscriminator enters a name of traiNNer-redux's discriminators.
-func registerDiscriminator(name string, b func(s Spec, a *args) nn.Module) {
-	discriminators.add(Redux, b, name)
+func registerDiscriminator(name string, b func(s Spec, a *args) nn.Module) struct{} {
+	return discriminators.add(Redux, b, name)
 }
 
 // DiscriminatorNames lists the discriminators of a project that have a formula.

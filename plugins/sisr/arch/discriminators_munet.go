@@ -10,20 +10,18 @@ import (
 // MUNet of Phhofm/traiNNer-redux: traiNNer/archs/munet_arch.py at 2f64430b, a U-Net whose upsampling is the magic kernel. The
 // one of four branches that follows under the same name reads self.num_in_ch in its forward, which nothing sets (lines 593 to
 // 694 at 069b6d59 and da033d99), so that its first step stops.
-var _ = entry(func() {
-	registerDiscriminator("munet", func(s Spec, a *args) nn.Module {
-		switch attribute := []byte("self.num_in_ch"); {
-		case bytes.Contains(s.Source, attribute) && !bytes.Contains(s.Source, append(attribute, " ="...)):
-			reject("'MUNet' object has no attribute 'num_in_ch', which its forward reads and its constructor does not set")
-		case bytes.Contains(s.Source, []byte("class AttentionFusion")):
-			reject("the one of four branches: %w", ErrUnknown)
-		case s.Source == nil:
-			a.warn("network_d: munet is taken for the one of 2025-11 (2f64430b)")
-		}
-		d := munet{feat: a.int("num_feat", 64), mult: a.ints("ch_mult", 1, 2, 4, 8)}
-		a.ignore("num_in_ch", "slope")
-		return d.forward
-	})
+var _ = registerDiscriminator("munet", func(s Spec, a *args) nn.Module {
+	switch attribute := []byte("self.num_in_ch"); {
+	case bytes.Contains(s.Source, attribute) && !bytes.Contains(s.Source, append(attribute, " ="...)):
+		reject("'MUNet' object has no attribute 'num_in_ch', which its forward reads and its constructor does not set")
+	case bytes.Contains(s.Source, []byte("class AttentionFusion")):
+		reject("the one of four branches: %w", ErrUnknown)
+	case s.Source == nil:
+		a.warn("network_d: munet is taken for the one of 2025-11 (2f64430b)")
+	}
+	d := munet{feat: a.int("num_feat", 64), mult: a.ints("ch_mult", 1, 2, 4, 8)}
+	a.ignore("num_in_ch", "slope")
+	return d.forward
 })
 
 type munet struct {

@@ -7,31 +7,29 @@ import (
 )
 
 // EMT (Zheng et al., 2023): traiNNer/archs/emt_arch.py at 68629319.
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := emt{
-			scale: s.Scale, in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), dim: a.int("dim", 60),
-			blocks: a.int("n_blocks", 6), layers: a.int("n_layers", 6), heads: a.int("num_heads", 3), mlp: a.int("mlp_ratio", 2),
-			gtls: a.int("n_GTLs", 2), upsampler: a.string("upsampler", "pixelshuffle"),
-			windows: [][2]int64{{32, 8}, {8, 32}},
-		}
-		for _, name := range [...]string{"window_list", "shift_list"} {
-			_, ok := a.get(name)
-			refuse(ok, "%s: %w", name, ErrUnknown)
-		}
-		switch {
-		case n.in != 3 || n.out != 3:
-			reject("num_in_ch, num_out_ch: the means that are taken off and added have 3")
-		case n.dim%5 != 0 || n.heads < 1 || n.dim%n.heads != 0:
-			reject("dim %d does not divide by 5 and among %d heads", n.dim, n.heads)
-		case n.upsampler == "pixelshuffle":
-			upsamples(n.scale)
-		case n.upsampler != "pixelshuffledirect":
-			reject("upsampler %q is none of pixelshuffle, pixelshuffledirect", n.upsampler)
-		}
-		return Network{InCh: n.in, Forward: n.forward, BatchNorm: true, Multiple: 32, MinLQ: 17}
-	}, "emt")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := emt{
+		scale: s.Scale, in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), dim: a.int("dim", 60),
+		blocks: a.int("n_blocks", 6), layers: a.int("n_layers", 6), heads: a.int("num_heads", 3), mlp: a.int("mlp_ratio", 2),
+		gtls: a.int("n_GTLs", 2), upsampler: a.string("upsampler", "pixelshuffle"),
+		windows: [][2]int64{{32, 8}, {8, 32}},
+	}
+	for _, name := range [...]string{"window_list", "shift_list"} {
+		_, ok := a.get(name)
+		refuse(ok, "%s: %w", name, ErrUnknown)
+	}
+	switch {
+	case n.in != 3 || n.out != 3:
+		reject("num_in_ch, num_out_ch: the means that are taken off and added have 3")
+	case n.dim%5 != 0 || n.heads < 1 || n.dim%n.heads != 0:
+		reject("dim %d does not divide by 5 and among %d heads", n.dim, n.heads)
+	case n.upsampler == "pixelshuffle":
+		upsamples(n.scale)
+	case n.upsampler != "pixelshuffledirect":
+		reject("upsampler %q is none of pixelshuffle, pixelshuffledirect", n.upsampler)
+	}
+	return Network{InCh: n.in, Forward: n.forward, BatchNorm: true, Multiple: 32, MinLQ: 17}
+}, "emt")
 
 type emt struct {
 	scale, in, out, dim, blocks, layers, heads, mlp, gtls int64

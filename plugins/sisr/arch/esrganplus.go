@@ -1,34 +1,30 @@
 package arch
 
 import (
-	"math/bits"
-
 	"github.com/launch-ml/launch/core/nn"
 )
 
 // ESRGAN+ and nESRGAN+ (Rakotonirina and Rasoanaivo, 2020): traiNNer/archs/esrganplus_arch.py of chebum/traiNNer-redux at
 // db513eb6. No other fork registers the name.
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := esrganPlus{
-			scale: s.Scale, inCh: a.int("in_nc", 3), outCh: a.int("out_nc", 3), filters: a.int("num_filters", 64),
-			blocks: a.int("num_blocks", 23), grow: a.int("growth_channels", 32), sigma: a.float("noise_sigma", 0.1),
-			mode: a.string("noise_mode", "train"), noiseAfter: a.bool("noise_after_rrdb", false),
-		}
-		style, gain := a.string("noise_style", "multiplicative"), a.float("noise_init_gain", 0.001)
-		if v, ok := a.get("rrdrb_residual_path_init_gain"); ok && v != nil {
-			n.pathGain = true
-		}
-		n.learned = style == "learned_additive"
-		refuse(n.scale != 1 && n.scale != 2 && n.scale != 3 && n.scale != 4 && n.scale != 8,
-			"scale: ESRGANPlus supports scale 1, 2, 3, 4, or 8")
-		refuse(n.mode != "train" && n.mode != "always" && n.mode != "disabled",
-			"noise_mode: %q is none of train, always, disabled", n.mode)
-		refuse(!n.learned && style != "multiplicative", "noise_style: %q is none of multiplicative, learned_additive", style)
-		refuse(gain < 0, "noise_init_gain must be non-negative")
-		return Network{InCh: n.inCh, Forward: n.forward}
-	}, "esrganplus")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := esrganPlus{
+		scale: s.Scale, inCh: a.int("in_nc", 3), outCh: a.int("out_nc", 3), filters: a.int("num_filters", 64),
+		blocks: a.int("num_blocks", 23), grow: a.int("growth_channels", 32), sigma: a.float("noise_sigma", 0.1),
+		mode: a.string("noise_mode", "train"), noiseAfter: a.bool("noise_after_rrdb", false),
+	}
+	style, gain := a.string("noise_style", "multiplicative"), a.float("noise_init_gain", 0.001)
+	if v, ok := a.get("rrdrb_residual_path_init_gain"); ok && v != nil {
+		n.pathGain = true
+	}
+	n.learned = style == "learned_additive"
+	refuse(n.scale != 1 && n.scale != 2 && n.scale != 3 && n.scale != 4 && n.scale != 8,
+		"scale: ESRGANPlus supports scale 1, 2, 3, 4, or 8")
+	refuse(n.mode != "train" && n.mode != "always" && n.mode != "disabled",
+		"noise_mode: %q is none of train, always, disabled", n.mode)
+	refuse(!n.learned && style != "multiplicative", "noise_style: %q is none of multiplicative, learned_additive", style)
+	refuse(gain < 0, "noise_init_gain must be non-negative")
+	return Network{InCh: n.inCh, Forward: n.forward}
+}, "esrganplus")
 
 type esrganPlus struct {
 	scale, inCh, outCh, filters, blocks, grow int64
@@ -38,26 +34,7 @@ type esrganPlus struct {
 }
 
 func (n esrganPlus) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	lrelu := (*nn.Tape).LeakyReLUInplace
-	ms := []nn.Module{conv(n.filters, 3).Module(), n.shortcut}
-	by, times := int64(2), bits.Len64(uint64(n.scale))-1
-	if n.scale == 3 {
-		by, times = 3, 1
-	}
-	for range times {
-		ms = append(ms, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.Upsample(x, by) },
-			conv(n.filters, 3).Module(), lrelu)
-	}
-	ms = append(ms, conv(n.filters, 3).Module(), lrelu, conv(n.outCh, 3).Module())
-	return t.Sequential("model", x, ms...)
-}
-
-// shortcut is _ShortcutBlock.
-func (n esrganPlus) shortcut(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	body := make([]nn.Module, 0, n.blocks+1)
-	body = append(body, nn.Repeat(n.rrdb, n.blocks)...)
-	body = append(body, conv(n.filters, 3).Module())
-	return t.Add(x, t.Sequential("sub", x, body...))
+	return t.Sequential("model", x, esrganModel(n.scale, n.filters, n.outCh, n.blocks, n.rrdb)...)
 }
 
 // rrdb is RRDBPlus.

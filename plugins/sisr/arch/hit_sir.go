@@ -49,27 +49,7 @@ func buildHiT(kind hitKind) builder {
 
 // floats is a list of numbers.
 func (a *args) floats(name string, def ...float64) []float64 {
-	v, ok := a.get(name)
-	if !ok {
-		return def
-	}
-	list, ok := v.([]any)
-	if !ok {
-		a.wrong(name, v, "a list of numbers")
-		return def
-	}
-	fs := make([]float64, len(list))
-	for i, e := range list {
-		f, ok := e.(float64)
-		if n, whole := toInt(e); whole {
-			f, ok = float64(n), true
-		}
-		if fs[i] = f; !ok {
-			a.wrong(name, v, "a list of numbers")
-			return def
-		}
-	}
-	return fs
+	return listOf(a, name, "a list of numbers", def, toFloat)
 }
 
 // hit shares with SwinIR what is around its blocks.

@@ -48,12 +48,7 @@ func (n lmlt) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 
 // attBlock is AttBlock.
 func (n lmlt) attBlock(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	x = t.Hold(t.Add(t.Call("lhsb", t.Call("norm1", x, channelLayerNorm), n.lhsb), x))
-	ccm := func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-		hidden := int64(float64(n.dim) * n.ffn)
-		return t.Sequential("ccm", x, conv(hidden, 3).Module(), (*nn.Tape).GELU, conv(n.dim, 1).Module())
-	}
-	return t.Add(t.Call("ccm", t.Call("norm2", x, channelLayerNorm), ccm), x)
+	return safmnBlock(t, x, "lhsb", n.lhsb, n.dim, n.ffn)
 }
 
 // lhsb is LHSB: attention at four sizes, from the smallest to the largest.

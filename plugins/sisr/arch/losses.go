@@ -27,7 +27,7 @@ type lossBuilder func(a *args) lossFunc
 var losses catalog[lossBuilder]
 
 // registerLoss enters names of traiNNer-redux's losses.
-func registerLoss(b lossBuilder, names ...string) { losses.add(Redux, b, names...) }
+func registerLoss(b lossBuilder, names ...string) struct{} { return losses.add(Redux, b, names...) }
 
 // LossNames lists the losses of a project that have a formula.
 func LossNames(p Project) []string { return losses.names(p) }

@@ -10,30 +10,28 @@ import (
 // AESOP (Lee et al., 2025): traiNNer/losses/aesop_loss.py and archs/autoencoder_arch.py at 68629319, in float32 whatever
 // autocast says: both images through a frozen autoencoder, whose decoder is a network of the recipe's choice. In Phhofm's tree at
 // 069b6d59 the decoder is ESRGAN, and the loss as autocast has it.
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		a.ignore("pretrain_network_ae")
-		scale := a.int("scale", 4)
-		refuse(scale < 1 || aesopFilters%(scale*scale) != 0,
-			"scale %d: %d channels do not divide by its square", scale, aesopFilters)
-		opt, ours := a.get("decoder_opt")
-		c := aesopCriterion(a.string("criterion", "charbonnier"), ours)
-		l := aesopLoss{scale: scale, criterion: c}
-		if !ours {
-			l.decoder = rrdbnet{scale: scale, inNC: 3, outNC: 3, filters: aesopFilters, blocks: 23, grow: 32}.forward
-			return l.helaman
-		}
-		table, ok := opt.(map[string]any)
-		refuse(!ok, "decoder_opt: %v is not a table", opt)
-		values := maps.Clone(table)
-		delete(values, "type")
-		values["scale"] = scale // build_network({**decoder_opt, "scale": scale})
-		net, _, err := Build(Spec{Type: fmt.Sprint(table["type"]), Scale: scale, Args: values})
-		refuse(err != nil, "decoder_opt: %w", err)
-		l.decoder = net.Forward
-		return float32Loss(l.forward)
-	}, "aesoploss")
-})
+var _ = registerLoss(func(a *args) lossFunc {
+	a.ignore("pretrain_network_ae")
+	scale := a.int("scale", 4)
+	refuse(scale < 1 || aesopFilters%(scale*scale) != 0,
+		"scale %d: %d channels do not divide by its square", scale, aesopFilters)
+	opt, ours := a.get("decoder_opt")
+	c := aesopCriterion(a.string("criterion", "charbonnier"), ours)
+	l := aesopLoss{scale: scale, criterion: c}
+	if !ours {
+		l.decoder = rrdbnet{scale: scale, inNC: 3, outNC: 3, filters: aesopFilters, blocks: 23, grow: 32}.forward
+		return l.helaman
+	}
+	table, ok := opt.(map[string]any)
+	refuse(!ok, "decoder_opt: %v is not a table", opt)
+	values := maps.Clone(table)
+	delete(values, "type")
+	values["scale"] = scale // build_network({**decoder_opt, "scale": scale})
+	net, _, err := Build(Spec{Type: fmt.Sprint(table["type"]), Scale: scale, Args: values})
+	refuse(err != nil, "decoder_opt: %w", err)
+	l.decoder = net.Forward
+	return float32Loss(l.forward)
+}, "aesoploss")
 
 // aesopCriterion is what compares the two images: l1 and charbonnier, beside which one constructor stops and the other, of
 // 069b6d59, takes every name for MS-SSIM with L1.

@@ -9,37 +9,35 @@ import (
 // The loss of an illustration's features (Wang et al., APISR, 2024): traiNNer/losses/perceptual_anime_loss.py at 68629319, over
 // torchvision's resnet50, in float32 whatever autocast says. The network stays in eval mode, and keeps what its hooks have
 // seen last: the features of the target.
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		a.ignore("verbose_logging")
-		c := criterion(a.string("criterion", "l1"))
-		labels := map[string]bool{"0": true, "4_2_conv3": true, "5_3_conv3": true, "6_5_conv3": true, "7_2_conv3": true}
-		if v, ok := a.get("layer_weights"); ok && v != nil {
-			table, ok := v.(map[string]any)
-			refuse(!ok, "layer_weights: %v is not a table", v)
-			clear(labels)
-			for k := range table {
-				labels[k] = true
-			}
+var _ = registerLoss(func(a *args) lossFunc {
+	a.ignore("verbose_logging")
+	c := criterion(a.string("criterion", "l1"))
+	labels := map[string]bool{"0": true, "4_2_conv3": true, "5_3_conv3": true, "6_5_conv3": true, "7_2_conv3": true}
+	if v, ok := a.get("layer_weights"); ok && v != nil {
+		table, ok := v.(map[string]any)
+		refuse(!ok, "layer_weights: %v is not a table", v)
+		clear(labels)
+		for k := range table {
+			labels[k] = true
 		}
-		n := resNet50{labels}
-		known := n.known()
-		refuse(known != len(labels),
-			"layer_weights: of %d layers %d have no formula: %w", len(labels), len(labels)-known, ErrUnknown)
-		return float32Loss(func(t *nn.Tape, gen, gt nn.Tensor) nn.Tensor {
-			var genFeatures, gtFeatures []nn.Tensor
-			t.FreezeParams(func() {
-				genFeatures = n.features(t, gen)
-				gtFeatures = n.features(t, t.Detach(gt))
-			})
-			total := t.Zeros(nn.F32)
-			for i, f := range genFeatures {
-				total = t.Add(total, t.MulScalar(c(t, f, gtFeatures[i])))
-			}
-			return total
+	}
+	n := resNet50{labels}
+	known := n.known()
+	refuse(known != len(labels),
+		"layer_weights: of %d layers %d have no formula: %w", len(labels), len(labels)-known, ErrUnknown)
+	return float32Loss(func(t *nn.Tape, gen, gt nn.Tensor) nn.Tensor {
+		var genFeatures, gtFeatures []nn.Tensor
+		t.FreezeParams(func() {
+			genFeatures = n.features(t, gen)
+			gtFeatures = n.features(t, t.Detach(gt))
 		})
-	}, "perceptualanimeloss")
-})
+		total := t.Zeros(nn.F32)
+		for i, f := range genFeatures {
+			total = t.Add(total, t.MulScalar(c(t, f, gtFeatures[i])))
+		}
+		return total
+	})
+}, "perceptualanimeloss")
 
 // resNetStages are the blocks and the inner channels of resnet50's four stages.
 var resNetStages = [...]struct{ blocks, width int64 }{{3, 64}, {4, 128}, {6, 256}, {3, 512}}

@@ -7,17 +7,15 @@ import (
 // The checkerboard loss: traiNNer/losses/checkerboard_loss.py of Phhofm's tree at 069b6d59, as autocast has it. Within each
 // square of scale×scale pixels it compares every pixel with every other, so that its tensors are scale² times as large as
 // an image.
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		scale := a.int("scale", 4)
-		refuse(scale <= 0, "scale must be a positive integer")
-		name := a.string("criterion", "charbonnier")
-		refuse(name != "l1" && name != "l2" && name != "charbonnier",
-			"criterion must be one of l1, l2, charbonnier, and not %s", name)
-		a.ignore("eps")
-		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return checkerboard(t, x, y, scale, name) }
-	}, "checkerboardloss")
-})
+var _ = registerLoss(func(a *args) lossFunc {
+	scale := a.int("scale", 4)
+	refuse(scale <= 0, "scale must be a positive integer")
+	name := a.string("criterion", "charbonnier")
+	refuse(name != "l1" && name != "l2" && name != "charbonnier",
+		"criterion must be one of l1, l2, charbonnier, and not %s", name)
+	a.ignore("eps")
+	return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return checkerboard(t, x, y, scale, name) }
+}, "checkerboardloss")
 
 // checkerboard is CheckerboardLoss.forward (line 163).
 func checkerboard(t *nn.Tape, pred, target nn.Tensor, scale int64, name string) nn.Tensor {

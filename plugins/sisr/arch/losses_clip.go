@@ -10,12 +10,10 @@ import (
 // target and of the enlarged input (ViT-B/32, models/clip/modeling_clip.py of transformers 4.57.6). All of them are extracted under
 // torch.no_grad, so the loss keeps nothing for backward, and has no gradient; its cost is the network's weights. Where
 // transformers is missing, which the project's pyproject.toml requires, it compares the images themselves and needs less.
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		refuse(a.float("temperature", 0.1) <= 0, "temperature must be a positive float")
-		return contrastiveLoss
-	}, "contrastiveloss")
-})
+var _ = registerLoss(func(a *args) lossFunc {
+	refuse(a.float("temperature", 0.1) <= 0, "temperature must be a positive float")
+	return contrastiveLoss
+}, "contrastiveloss")
 
 // contrastiveLoss is ContrastiveLoss.forward (line 123). What it is given of the input lies in the batch already.
 func contrastiveLoss(t *nn.Tape, sr, gt nn.Tensor) nn.Tensor {

@@ -10,41 +10,39 @@ import (
 // VGG-19 layers in its settings it keeps only those with an underscore among the first five letters of their names
 // (alt_layers_names, line 15). Its own default has none: the loss is then the constant 0, without a gradient. With such
 // a layer the loss fails, because it adds a float tensor to an integer one in place (line 120).
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		a.ignore("b", "band_width", "net", "z_norm")
-		if !a.bool("use_vgg", true) {
-			a.ignore("layer_weights")
-			return contextualOfImages(a)
-		}
-		a.ignore("crop_quarter", "max_1d_size", "distance_type", "calc_type")
-		if v, ok := a.get("layer_weights"); ok && v != nil {
-			table, ok := v.(map[string]any)
-			refuse(!ok, "layer_weights: %v is not a table", v)
-			for name := range table {
-				for _, c := range name[:min(len(name), 5)] {
-					refuse(c == '_', "layer_weights: with %s the first step stops: result type Float can't be cast to Long", name)
-				}
+var _ = registerLoss(func(a *args) lossFunc {
+	a.ignore("b", "band_width", "net", "z_norm")
+	if !a.bool("use_vgg", true) {
+		a.ignore("layer_weights")
+		return contextualOfImages(a)
+	}
+	a.ignore("crop_quarter", "max_1d_size", "distance_type", "calc_type")
+	if v, ok := a.get("layer_weights"); ok && v != nil {
+		table, ok := v.(map[string]any)
+		refuse(!ok, "layer_weights: %v is not a table", v)
+		for name := range table {
+			for _, c := range name[:min(len(name), 5)] {
+				refuse(c == '_', "layer_weights: with %s the first step stops: result type Float can't be cast to Long", name)
 			}
 		}
-		return func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
-			look := func(x nn.Tensor) { // VGGFeatureExtractor.forward, which keeps nothing of the one layer that is left
-				t.Autocast(nn.F32, func() {
-					x := t.To(x, nn.F32)
-					mean, std := t.Buffer("mean", nn.F32, 1, 3, 1, 1), t.Buffer("std", nn.F32, 1, 3, 1, 1)
-					drop := t.Dead(func() {
-						y := t.Div(t.Sub(x, mean), std)
-						t.Conv2d("vgg_net.conv1_1", y, nn.Conv{Out: 64, K: 3, Frozen: true})
-					})
-					drop()
+	}
+	return func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
+		look := func(x nn.Tensor) { // VGGFeatureExtractor.forward, which keeps nothing of the one layer that is left
+			t.Autocast(nn.F32, func() {
+				x := t.To(x, nn.F32)
+				mean, std := t.Buffer("mean", nn.F32, 1, 3, 1, 1), t.Buffer("std", nn.F32, 1, 3, 1, 1)
+				drop := t.Dead(func() {
+					y := t.Div(t.Sub(x, mean), std)
+					t.Conv2d("vgg_net.conv1_1", y, nn.Conv{Out: 64, K: 3, Frozen: true})
 				})
-			}
-			look(x)
-			look(gt)
-			return t.Zeros(nn.I64)
+				drop()
+			})
 		}
-	}, "contextualloss")
-})
+		look(x)
+		look(gt)
+		return t.Zeros(nn.I64)
+	}
+}, "contextualloss")
 
 // Constant reports whether the loss is a number that does not depend on the network, so that alone it has no gradient and
 // its backward raises: the contextual loss of VGG's layers, of which it keeps none.

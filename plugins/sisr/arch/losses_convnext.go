@@ -10,30 +10,28 @@ import (
 // ConvNeXt's features as a loss: traiNNer/losses/convnext_perceptual_loss.py of Phhofm's tree, one text at 2f64430b, 069b6d59
 // and 22faa2a6, over timm's convnext_tiny (models/convnext.py at 1.0.31). The features of the output are extracted under
 // torch.no_grad too, so the loss keeps nothing for backward, and has no gradient.
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		layers := a.ints("layers", 1, 2)
-		a.ignore("eps")
-		weights := int64(len(layers))
-		if v, ok := a.get("layer_weights"); ok && v != nil {
-			list, ok := v.([]any)
-			refuse(!ok || len(list) != len(layers), "layer_weights must match layers, of which there are %d", len(layers))
+var _ = registerLoss(func(a *args) lossFunc {
+	layers := a.ints("layers", 1, 2)
+	a.ignore("eps")
+	weights := int64(len(layers))
+	if v, ok := a.get("layer_weights"); ok && v != nil {
+		list, ok := v.([]any)
+		refuse(!ok || len(list) != len(layers), "layer_weights must match layers, of which there are %d", len(layers))
+	}
+	for _, l := range layers {
+		refuse(l < 0 || l > 3, "layers: index %d is out of range for 4 features", l)
+	}
+	return float32Loss(func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
+		t.FrozenParam("layer_weights", weights)
+		featsGT := convNeXtFeatures(t, gt, layers)
+		featsX := convNeXtFeatures(t, x, layers)
+		loss := t.Zeros(nn.F32)
+		for i := range layers {
+			loss = t.Add(loss, l1Loss(t, featsX[i], featsGT[i]))
 		}
-		for _, l := range layers {
-			refuse(l < 0 || l > 3, "layers: index %d is out of range for 4 features", l)
-		}
-		return float32Loss(func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
-			t.FrozenParam("layer_weights", weights)
-			featsGT := convNeXtFeatures(t, gt, layers)
-			featsX := convNeXtFeatures(t, x, layers)
-			loss := t.Zeros(nn.F32)
-			for i := range layers {
-				loss = t.Add(loss, l1Loss(t, featsX[i], featsGT[i]))
-			}
-			return t.MulScalar(loss)
-		})
-	}, "convnextperceptualloss")
-})
+		return t.MulScalar(loss)
+	})
+}, "convnextperceptualloss")
 
 // convNeXtStages are the depths and channels of convnext_tiny.
 var convNeXtStages = []struct{ depth, channels int64 }{{3, 96}, {3, 192}, {9, 384}, {3, 768}}

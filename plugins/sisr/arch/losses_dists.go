@@ -7,14 +7,12 @@ import (
 )
 
 // DISTS (Ding et al., 2020): traiNNer/losses/dists_loss.py at 68629319, over VGG-16, in float32 whatever autocast says.
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		a.ignore("load_weights", "clip_min")
-		norm := a.bool("use_input_norm", true)
-		refuse(!a.bool("as_loss", true), "as_loss: false: %w", ErrUnknown)
-		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return distsLoss(t, x, y, norm) })
-	}, "distsloss")
-})
+var _ = registerLoss(func(a *args) lossFunc {
+	a.ignore("load_weights", "clip_min")
+	norm := a.bool("use_input_norm", true)
+	refuse(!a.bool("as_loss", true), "as_loss: false: %w", ErrUnknown)
+	return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return distsLoss(t, x, y, norm) })
+}, "distsloss")
 
 // distsChannels are the channels of the image and of the five stages' features.
 var distsChannels = []int64{3, 64, 128, 256, 512, 512}

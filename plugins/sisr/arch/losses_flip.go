@@ -9,19 +9,17 @@ import (
 // LDR-FLIP (Andersson et al., 2020): traiNNer/losses/flip_loss.py at 68629319, in float32 whatever autocast says. Its filters
 // are as wide as the eye's, by how many pixels a degree of the visual angle has; they are made anew in each forward. Phhofm's tree
 // at 069b6d59 keeps a few planes more for its distance of colours: 3.6 % more saved, and a peak of 2.5 % more.
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		// 0.7 m away from a screen of that width with 3840 pixels (line 70).
-		perDegree := a.float("pixels_per_degree", 3840*math.Pi/180)
-		refuse(perDegree <= 0, "pixels_per_degree must be positive")
-		// generate_spatial_filter and feature_detection (lines 200 and 354): three standard deviations.
-		l := flipLoss{
-			radius:   int64(math.Ceil(3 * math.Sqrt(0.04/(2*math.Pi*math.Pi)) * perDegree)),
-			features: int64(math.Ceil(3 * 0.5 * 0.082 * perDegree)),
-		}
-		return float32Loss(l.forward)
-	}, "fliploss")
-})
+var _ = registerLoss(func(a *args) lossFunc {
+	// 0.7 m away from a screen of that width with 3840 pixels (line 70).
+	perDegree := a.float("pixels_per_degree", 3840*math.Pi/180)
+	refuse(perDegree <= 0, "pixels_per_degree must be positive")
+	// generate_spatial_filter and feature_detection (lines 200 and 354): three standard deviations.
+	l := flipLoss{
+		radius:   int64(math.Ceil(3 * math.Sqrt(0.04/(2*math.Pi*math.Pi)) * perDegree)),
+		features: int64(math.Ceil(3 * 0.5 * 0.082 * perDegree)),
+	}
+	return float32Loss(l.forward)
+}, "fliploss")
 
 // A flipLoss is FLIPLoss with the radii of its two pipelines' filters.
 type flipLoss struct{ radius, features int64 }

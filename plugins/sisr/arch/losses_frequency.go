@@ -6,17 +6,15 @@ import (
 
 // Focal frequency loss (Jiang et al., 2021): traiNNer/losses/focal_frequency_loss.py at 68629319, in float32 whatever
 // autocast says.
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		l := focalFrequencyLoss{
-			patch: a.int("patch_factor", 1), average: a.bool("ave_spectrum", true), log: a.bool("log_matrix", false),
-			batch: a.bool("batch_matrix", false),
-		}
-		a.ignore("alpha")
-		refuse(l.patch < 1, "patch_factor must be at least 1")
-		return float32Loss(l.forward)
-	}, "ffloss")
-})
+var _ = registerLoss(func(a *args) lossFunc {
+	l := focalFrequencyLoss{
+		patch: a.int("patch_factor", 1), average: a.bool("ave_spectrum", true), log: a.bool("log_matrix", false),
+		batch: a.bool("batch_matrix", false),
+	}
+	a.ignore("alpha")
+	refuse(l.patch < 1, "patch_factor must be at least 1")
+	return float32Loss(l.forward)
+}, "ffloss")
 
 // A focalFrequencyLoss is FFLoss.
 type focalFrequencyLoss struct {

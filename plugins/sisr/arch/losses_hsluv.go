@@ -5,15 +5,13 @@ import "github.com/launch-ml/launch/core/nn"
 // HSLuv: HSLuvLoss of traiNNer/losses/basic_loss.py and traiNNer/utils/hsluv.py at 68629319, in float32 whatever
 // autocast says. Nearly every line makes a plane that its derivative wants back, which is why it outweighs a small
 // network.
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		name, down := a.string("criterion", "l1"), a.int("downscale_factor", 1)
-		if name != "l1" {
-			criterion(name)
-		}
-		return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return hsluvLoss(t, x, y, name, down) })
-	}, "hsluvloss")
-})
+var _ = registerLoss(func(a *args) lossFunc {
+	name, down := a.string("criterion", "l1"), a.int("downscale_factor", 1)
+	if name != "l1" {
+		criterion(name)
+	}
+	return float32Loss(func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return hsluvLoss(t, x, y, name, down) })
+}, "hsluvloss")
 
 // hsluvOnce is HSLuvLoss.forward_once: hue, saturation and lightness.
 func hsluvOnce(t *nn.Tape, x nn.Tensor, down int64) (hue, saturation, lightness nn.Tensor) {

@@ -8,20 +8,18 @@ import (
 
 // The loss of what a network makes of an image's lines: traiNNer/losses/line_distiller_loss.py at 68629319, in float32
 // whatever autocast says. The network stays in eval mode, and frozen.
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		a.ignore("debug")
-		c := criterion(a.string("criterion", "l1"))
-		return float32Loss(func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
-			lines := func(x nn.Tensor) (y nn.Tensor) {
-				t.FreezeParams(func() { y = t.Hold(t.Call("model", t.Call("", x, normalized), lineDistiller)) })
-				return y
-			}
-			pred := lines(x)
-			return c(t, pred, lines(t.Detach(gt)))
-		})
-	}, "linedistillerloss")
-})
+var _ = registerLoss(func(a *args) lossFunc {
+	a.ignore("debug")
+	c := criterion(a.string("criterion", "l1"))
+	return float32Loss(func(t *nn.Tape, x, gt nn.Tensor) nn.Tensor {
+		lines := func(x nn.Tensor) (y nn.Tensor) {
+			t.FreezeParams(func() { y = t.Hold(t.Call("model", t.Call("", x, normalized), lineDistiller)) })
+			return y
+		}
+		pred := lines(x)
+		return c(t, pred, lines(t.Detach(gt)))
+	})
+}, "linedistillerloss")
 
 // normalized is torchvision's Normalize: a copy, changed in place (normalize in transforms/_functional_tensor.py).
 func normalized(t *nn.Tape, x nn.Tensor) (y nn.Tensor) {

@@ -6,16 +6,14 @@ import (
 
 // MS-SSIM and L1 mixed (Zhao et al., 2017): traiNNer/losses/ms_ssim_l1_loss.py at 68629319, in float32 whatever autocast
 // says. All scales are taken from the image itself, each through a window of its own width.
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		sigmas := a.floats("gaussian_sigmas", 0.5, 1, 2, 4, 8)
-		refuse(len(sigmas) == 0, "gaussian_sigmas: list index out of range")
-		a.ignore("data_range", "k", "alpha", "cuda_dev")
-		last := sigmas[len(sigmas)-1]
-		l := msSSIML1{scales: int64(len(sigmas)), window: int64(4*last + 1), pad: int64(2 * last)}
-		return float32Loss(l.forward)
-	}, "msssiml1loss")
-})
+var _ = registerLoss(func(a *args) lossFunc {
+	sigmas := a.floats("gaussian_sigmas", 0.5, 1, 2, 4, 8)
+	refuse(len(sigmas) == 0, "gaussian_sigmas: list index out of range")
+	a.ignore("data_range", "k", "alpha", "cuda_dev")
+	last := sigmas[len(sigmas)-1]
+	l := msSSIML1{scales: int64(len(sigmas)), window: int64(4*last + 1), pad: int64(2 * last)}
+	return float32Loss(l.forward)
+}, "msssiml1loss")
 
 // An msSSIML1 is MSSSIML1Loss.
 type msSSIML1 struct{ scales, window, pad int64 }

@@ -7,14 +7,12 @@ import (
 )
 
 // The Laplacian pyramid: traiNNer/losses/laplacian_loss.py of Phhofm's tree at 069b6d59, as autocast has it.
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		levels, name := int(a.int("levels", 4)), a.string("criterion", "charbonnier")
-		refuse(!slices.Contains([]string{"l1", "l2", "charbonnier"}, name), "unsupported criterion: %s", name)
-		c := criterion(name)
-		return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return laplacianPyramidLoss(t, x, y, levels, c) }
-	}, "laplacianpyramidloss")
-})
+var _ = registerLoss(func(a *args) lossFunc {
+	levels, name := int(a.int("levels", 4)), a.string("criterion", "charbonnier")
+	refuse(!slices.Contains([]string{"l1", "l2", "charbonnier"}, name), "unsupported criterion: %s", name)
+	c := criterion(name)
+	return func(t *nn.Tape, x, y nn.Tensor) nn.Tensor { return laplacianPyramidLoss(t, x, y, levels, c) }
+}, "laplacianpyramidloss")
 
 // laplacianPyramidLoss is LaplacianPyramidLoss.forward.
 func laplacianPyramidLoss(t *nn.Tape, sr, gt nn.Tensor, levels int, c lossFunc) nn.Tensor {

@@ -6,23 +6,21 @@ import (
 
 // Structure and texture: traiNNer/losses/structure_texture_loss.py at 68629319, in float32 whatever autocast says: MS-SSIM
 // where the target has edges, and features of VGG-19 where it has none.
-var _ = entry(func() {
-	registerLoss(func(a *args) lossFunc {
-		a.ignore("pixel_weight", "perceptual_weight", "structure_k", "structure_t", "texture_k", "texture_t")
-		l := structureTextureLoss{
-			luma: lumaOf(a), luminance: a.bool("include_luminance", false), want: vggConvLayers,
+var _ = registerLoss(func(a *args) lossFunc {
+	a.ignore("pixel_weight", "perceptual_weight", "structure_k", "structure_t", "texture_k", "texture_t")
+	l := structureTextureLoss{
+		luma: lumaOf(a), luminance: a.bool("include_luminance", false), want: vggConvLayers,
+	}
+	if v, ok := a.get("layer_weights"); ok && v != nil {
+		layers, ok := v.(map[string]any)
+		refuse(!ok, "layer_weights: %v is not a table", v)
+		l.want = nil
+		for k := range layers {
+			l.want = append(l.want, k)
 		}
-		if v, ok := a.get("layer_weights"); ok && v != nil {
-			layers, ok := v.(map[string]any)
-			refuse(!ok, "layer_weights: %v is not a table", v)
-			l.want = nil
-			for k := range layers {
-				l.want = append(l.want, k)
-			}
-		}
-		return float32Loss(l.forward)
-	}, "structuretextureloss")
-})
+	}
+	return float32Loss(l.forward)
+}, "structuretextureloss")
 
 // A structureTextureLoss is StructureTextureLoss.
 type structureTextureLoss struct {

@@ -34,20 +34,21 @@ func (n man) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	meanShift := nn.Conv{Out: 3, K: 1, Frozen: true}
 	x = t.Hold(t.Conv2d("sub_mean", x, meanShift))
 	x = t.Rebind(x, t.Conv2d("head", x, conv(n.feats, 3)))
+	res := n.body(t, x)
+	x = t.Rebind(x, t.Sequential("tail", res, conv(n.colors*n.scale*n.scale, 3).Module(), shuffle(n.scale)))
+	return t.Conv2d("add_mean", x, meanShift)
+}
+
+// body is what lies between head and tail.
+func (n man) body(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	res := x
 	for i := range n.groups {
-		y := t.Call(fmt.Sprint("body.", i), res, n.resGroup)
-		if i == 0 {
-			res = t.Hold(y)
-			continue
-		}
-		res = t.Rebind(res, y)
+		res = t.Assign(i == 0, res, t.Call(fmt.Sprint("body.", i), res, n.resGroup))
 	}
 	if n.groups > 1 {
 		res = t.Rebind(res, t.Add(t.Conv2d("body_t", res, conv(n.feats, 3)), x))
 	}
-	x = t.Rebind(x, t.Sequential("tail", res, conv(n.colors*n.scale*n.scale, 3).Module(), shuffle(n.scale)))
-	return t.Conv2d("add_mean", x, meanShift)
+	return res
 }
 
 // resGroup is ResGroup.

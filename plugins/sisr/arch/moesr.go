@@ -5,20 +5,18 @@ import (
 )
 
 // MoESR2 (umzi2): traiNNer/archs/moesr_arch.py at 68629319. Its block is MoSRv2's, with a layer norm.
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := moESR2{
-			scale: s.Scale, inCh: a.int("in_ch", 3), blocks: a.int("n_blocks", 9), block: a.int("n_block", 4),
-			gated: mosrV2{dim: a.int("dim", 64), expansion: a.float("expansion_factor", 8.0/3)},
-			msg:   a.float("expansion_msg", 1.5),
-		}
-		n.up = upsampler1{a.string("upsampler", "pixelshuffledirect"), s.Scale, a.int("out_ch", 3), a.int("upsample_dim", 64)}
-		refuse(n.gated.dim < 8 || n.gated.dim%4 != 0,
-			"dim: what is unshuffled and what is not are of other widths unless 4 divides it")
-		n.up.check(n.gated.dim)
-		return Network{InCh: n.inCh, Forward: n.forward, Multiple: 2}
-	}, "moesr2")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := moESR2{
+		scale: s.Scale, inCh: a.int("in_ch", 3), blocks: a.int("n_blocks", 9), block: a.int("n_block", 4),
+		gated: mosrV2{dim: a.int("dim", 64), expansion: a.float("expansion_factor", 8.0/3)},
+		msg:   a.float("expansion_msg", 1.5),
+	}
+	n.up = upsampler1{a.string("upsampler", "pixelshuffledirect"), s.Scale, a.int("out_ch", 3), a.int("upsample_dim", 64)}
+	refuse(n.gated.dim < 8 || n.gated.dim%4 != 0,
+		"dim: what is unshuffled and what is not are of other widths unless 4 divides it")
+	n.up.check(n.gated.dim)
+	return Network{InCh: n.inCh, Forward: n.forward, Multiple: 2}
+}, "moesr2")
 
 type moESR2 struct {
 	scale, inCh, blocks, block int64

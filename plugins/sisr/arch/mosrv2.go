@@ -9,24 +9,22 @@ import (
 
 // MoSRv2 (umzi2): traiNNer/archs/mosrv2_arch.py and, for what it ends in, traiNNer/archs/arch_util.py (UniUpsampleV3) at
 // 68629319.
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := mosrV2{
-			scale: s.Scale, inCh: a.int("in_ch", 3), blocks: a.int("n_block", 24), dim: a.int("dim", 64),
-			expansion: a.float("expansion_ratio", 1.5), rms: a.bool("rms_norm", false), pad: 1,
-		}
-		upsampler, mid := a.string("upsampler", "pixelshuffledirect"), a.int("mid_dim", 32)
-		if upScale := s.Scale; a.bool("unshuffle_mod", true) && upScale < 3 {
-			n.pad, upScale = 4/upScale, 4
-			n.unshuffled = true
-			n.up = uniUpsampleV3{upsample: upsampler, scale: upScale, out: n.inCh, mid: mid}
-		} else {
-			n.up = uniUpsampleV3{upsample: upsampler, scale: upScale, out: n.inCh, mid: mid}
-		}
-		n.up.check(n.dim)
-		return Network{InCh: n.inCh, Forward: n.forward, Multiple: n.pad}
-	}, "mosrv2")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := mosrV2{
+		scale: s.Scale, inCh: a.int("in_ch", 3), blocks: a.int("n_block", 24), dim: a.int("dim", 64),
+		expansion: a.float("expansion_ratio", 1.5), rms: a.bool("rms_norm", false), pad: 1,
+	}
+	upsampler, mid := a.string("upsampler", "pixelshuffledirect"), a.int("mid_dim", 32)
+	if upScale := s.Scale; a.bool("unshuffle_mod", true) && upScale < 3 {
+		n.pad, upScale = 4/upScale, 4
+		n.unshuffled = true
+		n.up = uniUpsampleV3{upsample: upsampler, scale: upScale, out: n.inCh, mid: mid}
+	} else {
+		n.up = uniUpsampleV3{upsample: upsampler, scale: upScale, out: n.inCh, mid: mid}
+	}
+	n.up.check(n.dim)
+	return Network{InCh: n.inCh, Forward: n.forward, Multiple: n.pad}
+}, "mosrv2")
 
 type mosrV2 struct {
 	scale, inCh, blocks, dim, pad int64

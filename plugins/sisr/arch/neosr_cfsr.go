@@ -8,19 +8,17 @@ import (
 
 // CFSR of neosr: neosr/archs/cfsr_arch.py at 31c7022, whose constructor merges the kernels of its MLPs (merge_all,
 // line 357).
-var _ = entry(func() {
-	networks.add(Neosr, func(s Spec, a *args) Network {
-		ownScale(s, a, "upscale")
-		n := cfsr{
-			scale: s.Scale, in: a.int("in_chans", 3), dim: a.int("embed_dim", 48), depths: a.ints("depths", 6, 6),
-			kernel: a.int("dw_size", 9), mlp: int64(a.float("mlp_ratio", 2)), direct: a.string("upsampler",
-				"pixelshuffledirect") == "pixelshuffledirect",
-		}
-		a.ignore("img_range")
-		refuse(a.bool("mean_norm", false), "mean_norm: %w", ErrUnknown)
-		return Network{InCh: n.in, Forward: n.forward}
-	}, "cfsr")
-})
+var _ = networks.add(Neosr, func(s Spec, a *args) Network {
+	ownScale(s, a, "upscale")
+	n := cfsr{
+		scale: s.Scale, in: a.int("in_chans", 3), dim: a.int("embed_dim", 48), depths: a.ints("depths", 6, 6),
+		kernel: a.int("dw_size", 9), mlp: int64(a.float("mlp_ratio", 2)), direct: a.string("upsampler",
+			"pixelshuffledirect") == "pixelshuffledirect",
+	}
+	a.ignore("img_range")
+	refuse(a.bool("mean_norm", false), "mean_norm: %w", ErrUnknown)
+	return Network{InCh: n.in, Forward: n.forward}
+}, "cfsr")
 
 type cfsr struct {
 	scale, in, dim, kernel, mlp int64

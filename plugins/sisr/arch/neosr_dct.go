@@ -8,28 +8,26 @@ import (
 )
 
 // DCT of neosr: neosr/archs/dct_arch.py at 31c7022. Around its blocks, and within their windows, it is DAT.
-var _ = entry(func() {
-	networks.add(Neosr, func(s Spec, a *args) Network {
-		ownScale(s, a, "upscale")
-		a.swallow = true
-		n := dct{dat{
-			scale: s.Scale, up: s.Scale, in: a.int("in_chans", 3), img: a.int("img_size", 64), dim: a.int("embed_dim", 80),
-			split: a.ints("split_size", 2, 4), depths: a.ints("depth", 20), heads: a.ints("num_heads", 8),
-			expansion: a.float("expansion_factor", 4), resi: a.string("resi_connection", "3conv"),
-			qkvBias: a.bool("qkv_bias", true),
-			drop:    a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
-			upsampler: a.string("upsampler", "pixelshuffledirect"),
-		}}
-		a.ignore("qk_scale", "img_range")
-		n.check()
-		for _, h := range n.heads[:len(n.depths)] {
-			refuse(h%4 != 0 || n.dim%4 != 0 || n.dim/4%(h/4) != 0,
-				"embed_dim %d and num_heads %d: the windows have a quarter of the channels and "+
-					"of the heads", n.dim, h)
-		}
-		return Network{InCh: n.in, Forward: n.forward, Multiple: max(n.split[0], n.split[1])}
-	}, "dct")
-})
+var _ = networks.add(Neosr, func(s Spec, a *args) Network {
+	ownScale(s, a, "upscale")
+	a.swallow = true
+	n := dct{dat{
+		scale: s.Scale, up: s.Scale, in: a.int("in_chans", 3), img: a.int("img_size", 64), dim: a.int("embed_dim", 80),
+		split: a.ints("split_size", 2, 4), depths: a.ints("depth", 20), heads: a.ints("num_heads", 8),
+		expansion: a.float("expansion_factor", 4), resi: a.string("resi_connection", "3conv"),
+		qkvBias: a.bool("qkv_bias", true),
+		drop:    a.float("drop_rate", 0), attnDrop: a.float("attn_drop_rate", 0), dropPath: a.float("drop_path_rate", 0.1),
+		upsampler: a.string("upsampler", "pixelshuffledirect"),
+	}}
+	a.ignore("qk_scale", "img_range")
+	n.check()
+	for _, h := range n.heads[:len(n.depths)] {
+		refuse(h%4 != 0 || n.dim%4 != 0 || n.dim/4%(h/4) != 0,
+			"embed_dim %d and num_heads %d: the windows have a quarter of the channels and "+
+				"of the heads", n.dim, h)
+	}
+	return Network{InCh: n.in, Forward: n.forward, Multiple: max(n.split[0], n.split[1])}
+}, "dct")
 
 type dct struct{ dat }
 

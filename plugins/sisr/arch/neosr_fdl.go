@@ -10,23 +10,21 @@ import (
 // FDL (Ni et al., 2024): neosr/losses/fdl_loss.py at 31c7022, in float32 whatever autocast says. Its network is by
 // default DINOv2's ViT-B/14, which torch.hub loads from facebookresearch/dinov2 (b8931f7 is what was read and
 // recorded).
-var _ = entry(func() {
-	losses.add(Neosr, func(a *args) lossFunc {
-		l := fdlNeosr{patch: a.int("patch_size", 4), stride: a.int("stride", 1), proj: a.int("num_proj", 24)}
-		a.ignore("vgg_weights", "phase_weight", "dino_weights") // of each layer a number
-		layers := a.ints("dino_layers", 0, 1, 2, 3, 4, 5, 6, 7)
-		norm := a.bool("dino_norm", false)
-		switch name := a.string("model", "dinov2"); name {
-		case "dinov2":
-			l.features = func(t *nn.Tape, x nn.Tensor) []nn.Tensor { return dinov2(t, x, layers, norm) }
-		case "vgg", "resnet", "effnet":
-			reject("model %q: %w", name, ErrUnknown)
-		default:
-			reject("model %q: VGG, EffNet, ResNet or DINOv2", name)
-		}
-		return float32Loss(l.forward)
-	}, "fdl_loss")
-})
+var _ = losses.add(Neosr, func(a *args) lossFunc {
+	l := fdlNeosr{patch: a.int("patch_size", 4), stride: a.int("stride", 1), proj: a.int("num_proj", 24)}
+	a.ignore("vgg_weights", "phase_weight", "dino_weights") // of each layer a number
+	layers := a.ints("dino_layers", 0, 1, 2, 3, 4, 5, 6, 7)
+	norm := a.bool("dino_norm", false)
+	switch name := a.string("model", "dinov2"); name {
+	case "dinov2":
+		l.features = func(t *nn.Tape, x nn.Tensor) []nn.Tensor { return dinov2(t, x, layers, norm) }
+	case "vgg", "resnet", "effnet":
+		reject("model %q: %w", name, ErrUnknown)
+	default:
+		reject("model %q: VGG, EffNet, ResNet or DINOv2", name)
+	}
+	return float32Loss(l.forward)
+}, "fdl_loss")
 
 type fdlNeosr struct {
 	patch, stride, proj int64

@@ -7,16 +7,14 @@ import (
 )
 
 // HASN of neosr: neosr/archs/hasn_arch.py at 31c7022.
-var _ = entry(func() {
-	networks.add(Neosr, func(s Spec, a *args) Network {
-		ownScale(s, a, "upscale")
-		n := hasn{scale: s.Scale, in: a.int("in_channels", 3), out: a.int("out_channels", 3),
-			feats: a.int("feature_channels", 52)}
-		refuse(3*n.feats != hasnESA, "feature_channels: ESA is made for 52")
-		// what a convolution of stride 2 leaves, a pooling of 7 takes
-		return Network{InCh: n.in, Forward: n.forward, MinLQ: 15}
-	}, "hasn")
-})
+var _ = networks.add(Neosr, func(s Spec, a *args) Network {
+	ownScale(s, a, "upscale")
+	n := hasn{scale: s.Scale, in: a.int("in_channels", 3), out: a.int("out_channels", 3),
+		feats: a.int("feature_channels", 52)}
+	refuse(3*n.feats != hasnESA, "feature_channels: ESA is made for 52")
+	// what a convolution of stride 2 leaves, a pooling of 7 takes
+	return Network{InCh: n.in, Forward: n.forward, MinLQ: 15}
+}, "hasn")
 
 const hasnESA = 156
 

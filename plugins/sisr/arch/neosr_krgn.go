@@ -7,24 +7,22 @@ import (
 )
 
 // KRGN of neosr: neosr/archs/krgn_arch.py at 31c7022.
-var _ = entry(func() {
-	networks.add(Neosr, func(s Spec, a *args) Network {
-		n := krgn{
-			scale: s.Scale, colors: a.int("n_colors", 3), feats: a.int("n_feats", 64), groups: a.int("n_resgroups", 9),
-			dilation: a.int("dilation", 3),
-		}
-		a.ignore("rgb_range")
-		switch name := a.string("act", "lrelu"); {
-		case name != "lrelu":
-			reject("act %q: %w", name, ErrUnknown)
-		case n.colors != 3: // MeanShift is a convolution from 3 to 3
-			reject("n_colors: MeanShift wants 3")
-		case n.feats < 32 || n.feats%32 != 0:
-			reject("n_feats: its convolutions have 32 groups")
-		}
-		return Network{Forward: n.forward}
-	}, "krgn")
-})
+var _ = networks.add(Neosr, func(s Spec, a *args) Network {
+	n := krgn{
+		scale: s.Scale, colors: a.int("n_colors", 3), feats: a.int("n_feats", 64), groups: a.int("n_resgroups", 9),
+		dilation: a.int("dilation", 3),
+	}
+	a.ignore("rgb_range")
+	switch name := a.string("act", "lrelu"); {
+	case name != "lrelu":
+		reject("act %q: %w", name, ErrUnknown)
+	case n.colors != 3: // MeanShift is a convolution from 3 to 3
+		reject("n_colors: MeanShift wants 3")
+	case n.feats < 32 || n.feats%32 != 0:
+		reject("n_feats: its convolutions have 32 groups")
+	}
+	return Network{Forward: n.forward}
+}, "krgn")
 
 type krgn struct{ scale, colors, feats, groups, dilation int64 }
 

@@ -7,15 +7,13 @@ import (
 )
 
 // MSDAN of neosr: neosr/archs/msdan_arch.py at 31c7022.
-var _ = entry(func() {
-	networks.add(Neosr, func(s Spec, a *args) Network {
-		ownScale(s, a, "upscale_factor")
-		n := msdan{scale: s.Scale, channels: a.int("channels", 48), blocks: a.int("num_DFEB", 8)}
-		refuse(s.Scale < 2 || s.Scale > 4, "upscale_factor: %d: it is 2, 3 or 4", s.Scale)
-		refuse(n.channels < 4 || n.channels%4 != 0, "channels: %d is no multiple of 4", n.channels)
-		return Network{Forward: n.forward, MinLQ: 8}
-	}, "msdan")
-})
+var _ = networks.add(Neosr, func(s Spec, a *args) Network {
+	ownScale(s, a, "upscale_factor")
+	n := msdan{scale: s.Scale, channels: a.int("channels", 48), blocks: a.int("num_DFEB", 8)}
+	refuse(s.Scale < 2 || s.Scale > 4, "upscale_factor: %d: it is 2, 3 or 4", s.Scale)
+	refuse(n.channels < 4 || n.channels%4 != 0, "channels: %d is no multiple of 4", n.channels)
+	return Network{Forward: n.forward, MinLQ: 8}
+}, "msdan")
 
 type msdan struct{ scale, channels, blocks int64 }
 

@@ -146,17 +146,5 @@ func buildMAN(blocks, feats int64) builder {
 
 func (n man) forwardNeosr(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	x = t.Hold(t.Conv2d("head", x, conv(n.feats, 3)))
-	res := x
-	for i := range n.groups {
-		y := t.Call(fmt.Sprint("body.", i), res, n.resGroup)
-		if i == 0 {
-			res = t.Hold(y)
-			continue
-		}
-		res = t.Rebind(res, y)
-	}
-	if n.groups > 1 {
-		res = t.Rebind(res, t.Add(t.Conv2d("body_t", res, conv(n.feats, 3)), x))
-	}
-	return t.Sequential("tail", res, conv(n.colors*n.scale*n.scale, 3).Module(), shuffle(n.scale))
+	return t.Sequential("tail", n.body(t, x), conv(n.colors*n.scale*n.scale, 3).Module(), shuffle(n.scale))
 }

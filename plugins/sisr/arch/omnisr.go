@@ -6,22 +6,20 @@ import (
 
 // OmniSR (Wang et al., 2023), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/OmniSR/__arch/OmniSR.py,
 // OSAG.py, OSA.py, esa.py, layernorm.py; defaults in traiNNer/archs/omnisr_arch.py at 68629319).
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := omniSR{
-			scale: s.Scale, inCh: a.int("num_in_ch", 3), outCh: a.int("num_out_ch", 3), feat: a.int("num_feat", 64),
-			blocks: a.int("block_num", 1), pe: a.bool("pe", true), window: a.int("window_size", 8),
-			res: a.int("res_num", 5), bias: a.bool("bias", true),
-		}
-		refuse(n.feat < 4 || n.feat%(n.feat/4) != 0, "num_feat: dimension should be divisible by dimension per head")
-		refuse(n.feat%4 != 0, "num_feat: %d channels cannot be split into 4 heads", n.feat)
-		refuse(n.window < 1, "window_size: %d", n.window)
-		// ESA halves and then pools by 7, so the padded image needs 15 pixels.
-		return Network{
-			InCh: n.inCh, Forward: n.forward, Multiple: n.window, MinLQ: 14/n.window*n.window + 1,
-		}
-	}, "omnisr")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := omniSR{
+		scale: s.Scale, inCh: a.int("num_in_ch", 3), outCh: a.int("num_out_ch", 3), feat: a.int("num_feat", 64),
+		blocks: a.int("block_num", 1), pe: a.bool("pe", true), window: a.int("window_size", 8),
+		res: a.int("res_num", 5), bias: a.bool("bias", true),
+	}
+	refuse(n.feat < 4 || n.feat%(n.feat/4) != 0, "num_feat: dimension should be divisible by dimension per head")
+	refuse(n.feat%4 != 0, "num_feat: %d channels cannot be split into 4 heads", n.feat)
+	refuse(n.window < 1, "window_size: %d", n.window)
+	// ESA halves and then pools by 7, so the padded image needs 15 pixels.
+	return Network{
+		InCh: n.inCh, Forward: n.forward, Multiple: n.window, MinLQ: 14/n.window*n.window + 1,
+	}
+}, "omnisr")
 
 type omniSR struct {
 	scale, inCh, outCh, feat, blocks, window, res int64

@@ -8,27 +8,25 @@ import (
 // network to the release's four and checkpoints them by groups.
 const paragonUltimate = "development (Phhofm/ParagonSR2 dev)"
 
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		generation, assumed := paragonOf(s, false)
-		refuse(generation != paragonUltimate && (s.Source != nil || s.Generation != ""),
-			"this version of paragonsr2_arch.py has no network of that name")
-		n := paragonR{
-			scale: s.Scale, inCh: a.int("in_chans", 3), feat: 180, groups: 9, blocks: 8, variant: "ultimate",
-			alpha: a.float("upsampler_alpha", 0.2), checkpointing: a.bool("use_checkpointing", false), byGroup: true,
-			window: a.int("window_size", 12), tokens: a.int("num_tokens", 32), attention: true,
-		}
-		if a.bool("compile_blocks", true) {
-			a.warn("compile_blocks: what torch.compile fuses is not in the formula, so it is likely to need less")
-		}
-		a.ignore("detail_gain", "attention_mode", "export_safe")
-		a.swallow = true
-		return Network{
-			InCh: n.inCh, Forward: n.forward, Generation: paragonUltimate, Assumed: assumed, MinLQ: n.window,
-			CheckpointArg: "use_checkpointing", Checkpointing: n.checkpointing,
-		}
-	}, "paragonsr2_ultimate")
-})
+var _ = register(func(s Spec, a *args) Network {
+	generation, assumed := paragonOf(s, false)
+	refuse(generation != paragonUltimate && (s.Source != nil || s.Generation != ""),
+		"this version of paragonsr2_arch.py has no network of that name")
+	n := paragonR{
+		scale: s.Scale, inCh: a.int("in_chans", 3), feat: 180, groups: 9, blocks: 8, variant: "ultimate",
+		alpha: a.float("upsampler_alpha", 0.2), checkpointing: a.bool("use_checkpointing", false), byGroup: true,
+		window: a.int("window_size", 12), tokens: a.int("num_tokens", 32), attention: true,
+	}
+	if a.bool("compile_blocks", true) {
+		a.warn("compile_blocks: what torch.compile fuses is not in the formula, so it is likely to need less")
+	}
+	a.ignore("detail_gain", "attention_mode", "export_safe")
+	a.swallow = true
+	return Network{
+		InCh: n.inCh, Forward: n.forward, Generation: paragonUltimate, Assumed: assumed, MinLQ: n.window,
+		CheckpointArg: "use_checkpointing", Checkpointing: n.checkpointing,
+	}
+}, "paragonsr2_ultimate")
 
 // ultimateBlock is UltimateBlock: a gated convolution, and from the 24th and the 48th block on attention in windows and
 // to a dictionary of tokens.

@@ -6,34 +6,32 @@ import (
 
 // Real-CUGAN, as traiNNer-redux builds it from spandrel 0.4.2 (architectures/RealCUGAN/__arch/upcunet_v3.py; defaults in
 // traiNNer/archs/realcugan_arch.py at 68629319): two U-Nets without padding, whose results are cropped.
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := realCUGAN{
-			scale: s.Scale, in: a.int("in_channels", 3), out: a.int("out_channels", 3),
-			pro: a.bool("pro", false), fast: a.bool("fast", false),
-		}
-		net := Network{Multiple: 2, MinLQ: 20} // reflection wants more pixels than it adds: 18 or 19
-		switch {
-		case n.fast && s.Scale != 2:
-			reject("fast is only supported on scale 2, not %d", s.Scale)
-		case n.pro && n.fast:
-			reject("pro is not supported with fast enabled")
-		case n.fast:
-			net.MinLQ, net.Forward = 40, n.final
-		case s.Scale == 4:
-			net.Forward = n.final
-		case s.Scale == 3:
-			net.Multiple, net.MinLQ, net.Forward = 4, 16, n.direct
-		case s.Scale == 2:
-			n.in, n.out = 3, 3 // which are not passed on
-			net.Forward = n.direct
-		default:
-			reject("scale must be 2, 3 or 4, not %d", s.Scale)
-		}
-		net.InCh = n.in
-		return net
-	}, "realcugan")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := realCUGAN{
+		scale: s.Scale, in: a.int("in_channels", 3), out: a.int("out_channels", 3),
+		pro: a.bool("pro", false), fast: a.bool("fast", false),
+	}
+	net := Network{Multiple: 2, MinLQ: 20} // reflection wants more pixels than it adds: 18 or 19
+	switch {
+	case n.fast && s.Scale != 2:
+		reject("fast is only supported on scale 2, not %d", s.Scale)
+	case n.pro && n.fast:
+		reject("pro is not supported with fast enabled")
+	case n.fast:
+		net.MinLQ, net.Forward = 40, n.final
+	case s.Scale == 4:
+		net.Forward = n.final
+	case s.Scale == 3:
+		net.Multiple, net.MinLQ, net.Forward = 4, 16, n.direct
+	case s.Scale == 2:
+		n.in, n.out = 3, 3 // which are not passed on
+		net.Forward = n.direct
+	default:
+		reject("scale must be 2, 3 or 4, not %d", s.Scale)
+	}
+	net.InCh = n.in
+	return net
+}, "realcugan")
 
 type realCUGAN struct {
 	scale, in, out int64

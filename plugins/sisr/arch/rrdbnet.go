@@ -67,29 +67,23 @@ func (n rrdbnet) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 }
 
 func (n rrdbnet) model(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	act := (*nn.Tape).LeakyReLUInplace
-	ms := []nn.Module{conv(n.filters, 3).Module(), n.shortcut}
-	upconv := func(by int64) {
-		ms = append(ms, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.Upsample(x, by) },
-			conv(n.filters, 3).Module(), act)
-	}
-	if n.scale == 3 {
-		upconv(3)
-	} else {
-		for range bits.Len64(uint64(n.scale)) - 1 {
-			upconv(2)
-		}
-	}
-	ms = append(ms, conv(n.filters, 3).Module(), act, conv(n.outNC, 3).Module())
-	return t.Sequential("", x, ms...)
+	return t.Sequential("", x, esrganModel(n.scale, n.filters, n.outNC, n.blocks, n.rrdb)...)
 }
 
-// shortcut is ShortcutBlock: x + sub(x).
-func (n rrdbnet) shortcut(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	ms := make([]nn.Module, 0, n.blocks+1)
-	ms = append(ms, nn.Repeat(n.rrdb, n.blocks)...)
-	ms = append(ms, conv(n.filters, 3).Module())
-	return t.Add(x, t.Sequential("sub", x, ms...))
+// esrganModel is the model of ESRGAN and ESRGAN+, whose blocks differ.
+func esrganModel(scale, filters, out, blocks int64, block nn.Module) []nn.Module {
+	plain, act := conv(filters, 3).Module(), (*nn.Tape).LeakyReLUInplace
+	ms := []nn.Module{plain, func(t *nn.Tape, x nn.Tensor) nn.Tensor { // ShortcutBlock: x + sub(x)
+		return t.Add(x, t.Sequential("sub", x, append(nn.Repeat(block, blocks), plain)...))
+	}}
+	by, times := int64(2), bits.Len64(uint64(scale))-1
+	if scale == 3 {
+		by, times = 3, 1
+	}
+	for range times {
+		ms = append(ms, func(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.Upsample(x, by) }, plain, act)
+	}
+	return append(ms, plain, act, conv(out, 3).Module())
 }
 
 func (n rrdbnet) rrdb(t *nn.Tape, x nn.Tensor) nn.Tensor {

@@ -33,10 +33,15 @@ func (n safmn) forward(t *nn.Tape, x nn.Tensor) nn.Tensor {
 }
 
 func (n safmn) attBlock(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	x = t.Hold(t.Add(t.Call("safm", t.Call("norm1", x, channelLayerNorm), n.safm), x))
+	return safmnBlock(t, x, "safm", n.safm, n.dim, n.ffn)
+}
+
+// safmnBlock is AttBlock of SAFMN and LMLT, which mix in their own ways.
+func safmnBlock(t *nn.Tape, x nn.Tensor, name string, mix nn.Module, dim int64, ffn float64) nn.Tensor {
+	x = t.Hold(t.Add(t.Call(name, t.Call("norm1", x, channelLayerNorm), mix), x))
 	ccm := func(t *nn.Tape, x nn.Tensor) nn.Tensor {
-		hidden := int64(float64(n.dim) * n.ffn)
-		return t.Sequential("ccm", x, conv(hidden, 3).Module(), (*nn.Tape).GELU, conv(n.dim, 1).Module())
+		hidden := int64(float64(dim) * ffn)
+		return t.Sequential("ccm", x, conv(hidden, 3).Module(), (*nn.Tape).GELU, conv(dim, 1).Module())
 	}
 	return t.Add(t.Call("ccm", t.Call("norm2", x, channelLayerNorm), ccm), x)
 }

@@ -9,21 +9,19 @@ import (
 )
 
 // SCUNet (Zhang et al., 2022) as aaf6aa has it: traiNNer/archs/scunet_aaf6aa_arch.py at 68629319.
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := scuNet{
-			scale: s.Scale, in: a.int("in_nc", 3), out: a.int("out_nc", 3), residual: a.bool("residual", true),
-			unet: scuBlocks{
-				config: a.intsOrNone("config", 2, 2, 2, 2, 2, 2, 2), dim: a.int("dim", 64),
-				dropPath: a.float("drop_path_rate", 0), resolution: a.int("input_resolution", 256), up: s.Scale > 1,
-			},
-		}
-		a.onlyNone("state") // a state dict, which no recipe can hold
-		n.unet.check()
-		refuse(n.scale < 1 || n.scale&(n.scale-1) != 0, "scale %d: the network upsamples by powers of two", n.scale)
-		return Network{InCh: n.in, Forward: n.forward, Multiple: 64, MinLQ: 22} // reflection wants more than it adds
-	}, "scunet_aaf6aa")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := scuNet{
+		scale: s.Scale, in: a.int("in_nc", 3), out: a.int("out_nc", 3), residual: a.bool("residual", true),
+		unet: scuBlocks{
+			config: a.intsOrNone("config", 2, 2, 2, 2, 2, 2, 2), dim: a.int("dim", 64),
+			dropPath: a.float("drop_path_rate", 0), resolution: a.int("input_resolution", 256), up: s.Scale > 1,
+		},
+	}
+	a.onlyNone("state") // a state dict, which no recipe can hold
+	n.unet.check()
+	refuse(n.scale < 1 || n.scale&(n.scale-1) != 0, "scale %d: the network upsamples by powers of two", n.scale)
+	return Network{InCh: n.in, Forward: n.forward, Multiple: 64, MinLQ: 22} // reflection wants more than it adds
+}, "scunet_aaf6aa")
 
 type scuNet struct {
 	scale, in, out int64

@@ -8,28 +8,26 @@ import (
 
 // SeeMoRe (Zamfir et al., 2024), as traiNNer-redux builds it from spandrel 0.4.2 (architectures/SeemoRe/__arch/SeemoRe.py;
 // defaults in traiNNer/archs/seemore_arch.py at 68629319).
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := seemore{
-			scale: s.Scale, in: a.int("in_chans", 3), experts: a.int("num_experts", 3), layers: a.int("num_layers", 6),
-			dim: a.int("embedding_dim", 36), shuffle: a.bool("use_shuffle", true), kernel: a.int("global_kernel_size", 11),
-			recursive: a.int("recursive", 2), space: a.string("lr_space", "exp"), topk: a.int("topk", 1),
-		}
-		a.ignore("img_range")
-		switch n.space {
-		case "linear", "exp", "double":
-		default:
-			reject("lr_space %q is none of linear, exp, double", n.space)
-		}
-		refuse(n.in != 3, "in_chans %d: the mean that is taken off has 3", n.in)
-		refuse(n.experts < 1 || n.topk < 1 || n.topk > n.experts, "topk %d of num_experts %d", n.topk, n.experts)
-		small := int64(1) // its convolutions by 4 leave a pixel
-		for range n.recursive {
-			small *= 4
-		}
-		return Network{InCh: n.in, Forward: n.forward, MinLQ: small}
-	}, "seemore_t")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := seemore{
+		scale: s.Scale, in: a.int("in_chans", 3), experts: a.int("num_experts", 3), layers: a.int("num_layers", 6),
+		dim: a.int("embedding_dim", 36), shuffle: a.bool("use_shuffle", true), kernel: a.int("global_kernel_size", 11),
+		recursive: a.int("recursive", 2), space: a.string("lr_space", "exp"), topk: a.int("topk", 1),
+	}
+	a.ignore("img_range")
+	switch n.space {
+	case "linear", "exp", "double":
+	default:
+		reject("lr_space %q is none of linear, exp, double", n.space)
+	}
+	refuse(n.in != 3, "in_chans %d: the mean that is taken off has 3", n.in)
+	refuse(n.experts < 1 || n.topk < 1 || n.topk > n.experts, "topk %d of num_experts %d", n.topk, n.experts)
+	small := int64(1) // its convolutions by 4 leave a pixel
+	for range n.recursive {
+		small *= 4
+	}
+	return Network{InCh: n.in, Forward: n.forward, MinLQ: small}
+}, "seemore_t")
 
 type seemore struct {
 	scale, in, experts, layers, dim, kernel, recursive, topk int64

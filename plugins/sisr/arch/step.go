@@ -142,7 +142,7 @@ func (cfg StepConfig) generatorLosses(t *nn.Tape, lq, gt, output nn.Tensor) (lGT
 			if l.penalizes() {
 				unknown = fmt.Sprintf("loss %q: %v: its penalties differentiate a gradient", "r3ganloss", ErrUnknown)
 			}
-			lGTotal = t.AddInplace(lGTotal, cfg.generatorGAN(t, output, l))
+			lGTotal = t.AddInplace(lGTotal, cfg.generatorGAN(t, output))
 			continue
 		}
 		f, err := l.build()
@@ -202,7 +202,7 @@ func (cfg StepConfig) hasGAN() bool {
 }
 
 // generatorGAN is the discriminator's judgement of the output, with the discriminator's parameters frozen.
-func (cfg StepConfig) generatorGAN(t *nn.Tape, output nn.Tensor, l Loss) (loss nn.Tensor) {
+func (cfg StepConfig) generatorGAN(t *nn.Tape, output nn.Tensor) (loss nn.Tensor) {
 	if cfg.Disc.forward == nil {
 		return t.Mean(output)
 	}

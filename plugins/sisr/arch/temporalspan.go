@@ -8,17 +8,15 @@ import (
 
 // TemporalSPAN: traiNNer/archs/temporal_span_arch.py at 68629319. A batch of clips (b, t, c, h, w) is (b, t·c, h, w) here,
 // which is as many numbers.
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := temporalSPAN{
-			scale: s.Scale, in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), frames: a.int("num_frames", 5),
-			feat: a.int("feature_channels", 48), history: a.int("history_channels", 12),
-		}
-		a.ignore("bias")
-		refuse(n.frames < 1 || n.feat%8 != 0, "feature_channels: num_channels must be divisible by the 8 groups of its norms")
-		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward}
-	}, "temporalspan")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := temporalSPAN{
+		scale: s.Scale, in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), frames: a.int("num_frames", 5),
+		feat: a.int("feature_channels", 48), history: a.int("history_channels", 12),
+	}
+	a.ignore("bias")
+	refuse(n.frames < 1 || n.feat%8 != 0, "feature_channels: num_channels must be divisible by the 8 groups of its norms")
+	return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward}
+}, "temporalspan")
 
 type temporalSPAN struct{ scale, in, out, frames, feat, history int64 }
 

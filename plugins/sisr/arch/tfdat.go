@@ -9,34 +9,32 @@ import (
 // TFDAT: traiNNer/archs/tfdat_arch.py at 68629319: FDAT of the middle frame of a clip and of the sum of the others, each warped
 // to it. How many frames a clip has is the data set's to say (clip_size), 5 where it does not. A batch of clips (b, t, c, h, w)
 // is (b, t·c, h, w) here.
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := tfdat{
-			fdat: fdat{
-				scale: s.Scale, in: a.int("num_in_ch", 3), dim: a.int("embed_dim", 120), groups: a.int("num_groups", 4),
-				depth: a.int("depth_per_group", 3), heads: a.int("num_heads", 4), window: a.int("window_size", 8),
-				ffn: a.float("ffn_expansion_ratio", 2), reduction: a.int("aim_reduction_ratio", 8),
-				dropPath: a.float("drop_path_rate", 0.1), pattern: a.texts("group_block_pattern", "spatial", "channel"),
-			},
-			frames: s.Frames, flow: a.int("flow_base_ch", 32), unshuffle: 1,
-		}
-		n.frames = cmp.Or(n.frames, 5)
-		n.up = upsampler3{a.string("upsampler_type", "transpose+conv"), s.Scale, a.int("num_out_ch", 3), swinFeat}
-		if s.Scale <= 2 {
-			n.unshuffle, n.up.scale = 4/max(s.Scale, 1), 4
-		}
-		refuse(n.frames < 1 || n.frames%2 == 0, "clip_size must be odd")
-		refuse(n.heads < 1 || n.window < 1 || n.reduction < 1 || n.flow < 1 || n.dim%n.heads != 0 || n.dim < n.reduction,
-			"embed_dim %d, num_heads %d, window_size %d, aim_reduction_ratio %d, flow_base_ch %d",
-			n.dim, n.heads, n.window, n.reduction, n.flow)
-		n.up.check()
-		n.align = n.unshuffle * n.window
-		for n.align%8 != 0 { // the least common multiple with 8
-			n.align += n.unshuffle * n.window
-		}
-		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, Multiple: n.align}
-	}, "tfdat")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := tfdat{
+		fdat: fdat{
+			scale: s.Scale, in: a.int("num_in_ch", 3), dim: a.int("embed_dim", 120), groups: a.int("num_groups", 4),
+			depth: a.int("depth_per_group", 3), heads: a.int("num_heads", 4), window: a.int("window_size", 8),
+			ffn: a.float("ffn_expansion_ratio", 2), reduction: a.int("aim_reduction_ratio", 8),
+			dropPath: a.float("drop_path_rate", 0.1), pattern: a.texts("group_block_pattern", "spatial", "channel"),
+		},
+		frames: s.Frames, flow: a.int("flow_base_ch", 32), unshuffle: 1,
+	}
+	n.frames = cmp.Or(n.frames, 5)
+	n.up = upsampler3{a.string("upsampler_type", "transpose+conv"), s.Scale, a.int("num_out_ch", 3), swinFeat}
+	if s.Scale <= 2 {
+		n.unshuffle, n.up.scale = 4/max(s.Scale, 1), 4
+	}
+	refuse(n.frames < 1 || n.frames%2 == 0, "clip_size must be odd")
+	refuse(n.heads < 1 || n.window < 1 || n.reduction < 1 || n.flow < 1 || n.dim%n.heads != 0 || n.dim < n.reduction,
+		"embed_dim %d, num_heads %d, window_size %d, aim_reduction_ratio %d, flow_base_ch %d",
+		n.dim, n.heads, n.window, n.reduction, n.flow)
+	n.up.check()
+	n.align = n.unshuffle * n.window
+	for n.align%8 != 0 { // the least common multiple with 8
+		n.align += n.unshuffle * n.window
+	}
+	return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, Multiple: n.align}
+}, "tfdat")
 
 // A tfdat has FDAT's blocks.
 type tfdat struct {

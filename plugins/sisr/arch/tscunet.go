@@ -9,21 +9,19 @@ import (
 
 // TSCUNet (aaf6aa): traiNNer/archs/tscunet_arch.py at 68629319. A batch of clips (b, t, c, h, w) is (b, t·c, h, w) here,
 // which is as many numbers.
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := tscuNet{
-			scale: s.Scale, in: a.int("in_nc", 3), out: a.int("out_nc", 3), frames: a.int("clip_size", 5), nb: a.int("nb", 2),
-			dim: a.int("dim", 64), dropPath: a.float("drop_path_rate", 0), resolution: a.int("input_resolution", 256),
-			residual: a.bool("residual", true),
-		}
-		a.onlyNone("state") // a state dict, which no recipe can hold
-		refuse(a.bool("sigma", false), "sigma: what the network returns while training is no image")
-		refuse(n.frames < 3 || n.frames%2 == 0, "clip_size must be odd, and of one frame no image comes out")
-		refuse(n.scale < 1 || n.scale&(n.scale-1) != 0, "scale %d: the network upsamples by powers of two", n.scale)
-		n.block().check()
-		return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, Multiple: 64, MinLQ: 22}
-	}, "tscunet")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := tscuNet{
+		scale: s.Scale, in: a.int("in_nc", 3), out: a.int("out_nc", 3), frames: a.int("clip_size", 5), nb: a.int("nb", 2),
+		dim: a.int("dim", 64), dropPath: a.float("drop_path_rate", 0), resolution: a.int("input_resolution", 256),
+		residual: a.bool("residual", true),
+	}
+	a.onlyNone("state") // a state dict, which no recipe can hold
+	refuse(a.bool("sigma", false), "sigma: what the network returns while training is no image")
+	refuse(n.frames < 3 || n.frames%2 == 0, "clip_size must be odd, and of one frame no image comes out")
+	refuse(n.scale < 1 || n.scale&(n.scale-1) != 0, "scale %d: the network upsamples by powers of two", n.scale)
+	n.block().check()
+	return Network{InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, Multiple: 64, MinLQ: 22}
+}, "tscunet")
 
 type tscuNet struct {
 	scale, in, out, frames, nb, dim, resolution int64

@@ -8,22 +8,20 @@ import (
 
 // TemporalSPANv2: traiNNer/archs/temporal_span_v2_arch.py at 68629319. A batch of clips (b, t, c, h, w) is (b, t·c, h, w)
 // here, which is as many numbers.
-var _ = entry(func() {
-	register(func(s Spec, a *args) Network {
-		n := tspanV2{
-			scale: s.Scale, in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), frames: a.int("num_frames", 5),
-			dim: a.int("feature_channels", 48), blocks: a.int("num_blocks", 6), residual: a.bool("residual", true),
-			checkpointing: a.bool("use_checkpoint", false),
-		}
-		a.ignore("bias", "img_range") // SPAB does not pass its bias on
-		refuse(n.frames < 3 || n.frames%2 == 0, "num_frames: clip_size must be odd, and of one frame no image comes out")
-		refuse(n.blocks < 6, "num_blocks %d: the forward names six", n.blocks)
-		return Network{
-			InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, CheckpointArg: "use_checkpoint",
-			Checkpointing: n.checkpointing, Multiple: 64, MinLQ: 22, // reflection wants more than it adds
-		}
-	}, "temporalspanv2")
-})
+var _ = register(func(s Spec, a *args) Network {
+	n := tspanV2{
+		scale: s.Scale, in: a.int("num_in_ch", 3), out: a.int("num_out_ch", 3), frames: a.int("num_frames", 5),
+		dim: a.int("feature_channels", 48), blocks: a.int("num_blocks", 6), residual: a.bool("residual", true),
+		checkpointing: a.bool("use_checkpoint", false),
+	}
+	a.ignore("bias", "img_range") // SPAB does not pass its bias on
+	refuse(n.frames < 3 || n.frames%2 == 0, "num_frames: clip_size must be odd, and of one frame no image comes out")
+	refuse(n.blocks < 6, "num_blocks %d: the forward names six", n.blocks)
+	return Network{
+		InCh: n.in * n.frames, Frames: n.frames, Forward: n.forward, CheckpointArg: "use_checkpoint",
+		Checkpointing: n.checkpointing, Multiple: 64, MinLQ: 22, // reflection wants more than it adds
+	}
+}, "temporalspanv2")
 
 type tspanV2 struct {
 	scale, in, out, frames, dim, blocks int64

@@ -69,7 +69,10 @@ func nonlinearity(t *nn.Tape, x nn.Tensor) nn.Tensor {
 }
 
 // resnet is ResnetBlock without a time embedding.
-func resnet(out int64) nn.Module {
+func resnet(out int64) nn.Module { return resnetBy("nin_shortcut", out) }
+
+// resnetBy is one whose shortcut has that name.
+func resnetBy(shortcut string, out int64) nn.Module {
 	return func(t *nn.Tape, x nn.Tensor) nn.Tensor {
 		h := t.Hold(x)
 		h = t.Rebind(h, normalize(t, "norm1", h))
@@ -79,7 +82,7 @@ func resnet(out int64) nn.Module {
 		h = t.Rebind(h, nonlinearity(t, h))
 		h = t.Rebind(h, t.Conv2d("conv2", h, conv(out, 3)))
 		if x.Dim(1) != out {
-			x = t.Conv2d("nin_shortcut", x, conv(out, 1))
+			x = t.Conv2d(shortcut, x, conv(out, 1))
 		}
 		return t.Add(x, h)
 	}
@@ -263,21 +266,7 @@ func fuse(t *nn.Tape, name string, cond []nn.Tensor, decFeat nn.Tensor) nn.Tenso
 }
 
 // fusionBlock is ResBlock of model.py: a ResnetBlock whose shortcut has another name.
-func fusionBlock(out int64) nn.Module {
-	return func(t *nn.Tape, xIn nn.Tensor) nn.Tensor {
-		x := t.Hold(xIn)
-		x = t.Rebind(x, normalize(t, "norm1", x))
-		x = t.Rebind(x, nonlinearity(t, x))
-		x = t.Rebind(x, t.Conv2d("conv1", x, conv(out, 3)))
-		x = t.Rebind(x, normalize(t, "norm2", x))
-		x = t.Rebind(x, nonlinearity(t, x))
-		x = t.Rebind(x, t.Conv2d("conv2", x, conv(out, 3)))
-		if xIn.Dim(1) != out {
-			xIn = t.Conv2d("conv_out", xIn, conv(out, 1))
-		}
-		return t.Add(xIn, x)
-	}
-}
+func fusionBlock(out int64) nn.Module { return resnetBy("conv_out", out) }
 
 // rrdb is RRDB of basicsr/archs/rrdbnet_arch.py.
 func rrdb(t *nn.Tape, x nn.Tensor) nn.Tensor {

@@ -3,7 +3,6 @@ package check
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -38,17 +37,10 @@ there, not the data.
 		Example: "  launch check -- python train.py -opt x.yml\n" +
 			"  launch check --vram 12GiB -- python train.py -opt x.yml\n" +
 			"  launch check --json -- python train.py -opt x.yml | jq -r '.checks[] | select(.state == \"problem\")'",
-		RunE: func(c *cobra.Command, args []string) error {
-			s, args, err := settings.CommandLine(c, args)
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				return errors.New("check needs a command: launch check -- python train.py …")
-			}
+		RunE: settings.WithCommand(func(c *cobra.Command, s settings.Values, args []string) error {
 			r := reading.New(f, s.State, s.Room, s.Limits, s.Reading)
 			return checkCommand(c.Context(), r, args, asJSON)
-		},
+		}),
 	}
 	c.Flags().SetInterspersed(false)
 	c.Flags().BoolVar(&asJSON, "json", false, "print the checks as JSON")

@@ -64,6 +64,15 @@ func PrintJSON(v any) error {
 	return err
 }
 
+// Show prints a document, as JSON or as a person reads it.
+func Show[D any](asJSON bool, d D, print func(D)) error {
+	if asJSON {
+		return PrintJSON(d)
+	}
+	print(d)
+	return nil
+}
+
 // JSON is a document as text.
 func JSON(v any) ([]byte, error) {
 	var doc bytes.Buffer

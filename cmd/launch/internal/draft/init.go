@@ -44,19 +44,12 @@ batch size is set, what the program prints, and how it resumes. Each line names 
 init prints what it could not find. It runs nothing without --try, and it never overwrites a file.`,
 		Example: "  launch init -- python train.py\n  launch init --print -- python train.py\n  launch init --try -- " +
 			"python train.py --epochs 1",
-		RunE: func(c *cobra.Command, args []string) error {
-			s, args, err := settings.CommandLine(c, args)
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				return errors.New("init needs a command: launch init -- python train.py …")
-			}
+		RunE: settings.WithCommand(func(c *cobra.Command, s settings.Values, args []string) error {
 			if o.Print && o.Try {
 				return errors.New("--try needs the file that --print does not write: use one of them")
 			}
 			return initialise(c, reading.New(f, s.State, s.Room, s.Limits, s.Reading), args, o)
-		},
+		}),
 	}
 	c.Flags().SetInterspersed(false)
 	c.Flags().BoolVar(&o.Print, "print", false, "print the draft on standard output and write no file")

@@ -36,11 +36,7 @@ nothing and stops nobody.
 
 Where the output is no terminal, or with --once, it prints one snapshot and exits.`,
 		Args: cli.Takes(0, 0, "no argument; launch show RUN prints one run"),
-		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(c *cobra.Command, s settings.Values, _ []string) error {
 			if refresh < refreshLeast {
 				return fmt.Errorf("--refresh %v is too short: at least %v", refresh, refreshLeast)
 			}
@@ -51,7 +47,7 @@ Where the output is no terminal, or with --once, it prints one snapshot and exit
 				return printTop(c.Context(), from, asJSON)
 			}
 			return showTop(c.Context(), from, refresh)
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one snapshot as JSON")
 	c.Flags().BoolVar(&once, "once", false, "print one snapshot as a table")

@@ -2,8 +2,6 @@
 package plan
 
 import (
-	"errors"
-
 	"github.com/spf13/cobra"
 
 	"github.com/launch-ml/launch/cmd/launch/internal/cli"
@@ -25,14 +23,7 @@ Nothing is computed, a card need not be there, and the script leaves no mark: al
 		Example: "  launch plan --vram 12GiB -- python train.py -opt x.yml\n" +
 			"  launch plan --compare --vram '8GiB,RTX 3060' -- python train.py -opt x.yml\n" +
 			"  launch plan --json -- python train.py -opt x.yml | jq .fits",
-		RunE: func(c *cobra.Command, args []string) error {
-			s, args, err := settings.CommandLine(c, args)
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				return errors.New("plan needs a command: launch plan -- python train.py …")
-			}
+		RunE: settings.WithCommand(func(c *cobra.Command, s settings.Values, args []string) error {
 			o.reader = reading.New(f, s.State, s.Room, s.Limits, s.Reading)
 			o.result, o.bars = s.Result, s.Output.Bars
 			o.flags = settings.Given(c.Flags(), func(name string) bool { return name != "trace" && name != "compare" })
@@ -41,7 +32,7 @@ Nothing is computed, a card need not be there, and the script leaves no mark: al
 				return compare(c.Context(), o, s.Cards, args)
 			}
 			return plan(c.Context(), o, args)
-		},
+		}),
 	}
 	c.Flags().SetInterspersed(false)
 	c.Flags().BoolVar(&o.asJSON, "json", false, "print the plan as JSON")

@@ -50,12 +50,7 @@ func compare(ctx context.Context, o planOptions, of []settings.Card, args []stri
 			all = append(all, ui.Compared{View: reading.View(p), Setting: value, Speed: there.Speeds(p)})
 		}
 	}
-	d := ui.Compare(all)
-	if o.asJSON {
-		return cli.PrintJSON(d)
-	}
-	cli.Fitted(say, os.Stdout, o.bars).Compare(d)
-	return nil
+	return cli.Show(o.asJSON, ui.Compare(all), cli.Fitted(say, os.Stdout, o.bars).Compare)
 }
 
 // compareValues returns the settings to compare, as --set takes them; one "" if the rungs are compared.

@@ -50,11 +50,7 @@ Without --vram, --device cpu or a card in this machine, estimate counts the tens
 		Example: "  launch estimate --list\n  launch estimate --arch span --scale 2 --micro-batch 1 --lq 64 --amp bf16 --json\n" +
 			"  launch estimate --arch swinir_m --scale 2 --lq 48 --set use_checkpoint=true --vram 12GiB",
 		Args: cli.Takes(0, 0, "no argument: --arch names the network, --set sets the rest"),
-		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(c *cobra.Command, s settings.Values, _ []string) error {
 			o := estimateOptions{plugins: reading.PluginsOf(f, s.State), plugin: s.Reading.Plugin, room: s.Room}
 			sources, unread := o.plugins.Sources()
 			say := cli.Out()
@@ -72,12 +68,8 @@ Without --vram, --device cpu or a card in this machine, estimate counts the tens
 			if unread != nil {
 				d.Warnings = append(d.Warnings, unread.Error())
 			}
-			if asJSON {
-				return cli.PrintJSON(d)
-			}
-			say.Estimate(d)
-			return nil
-		},
+			return cli.Show(asJSON, d, say.Estimate)
+		}),
 	}
 	flags := c.Flags()
 	flags.StringVar(&arch, "arch", "", "the network: --list names them")

@@ -22,11 +22,7 @@ func newInfo(f *cli.Factory) *cobra.Command {
 	c := &cobra.Command{
 		Use: "info NAME", Short: "print a plugin's version, origin and marks, and whether its files are unchanged",
 		Args: cli.Takes(1, 1, "the name of one plugin"),
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(c *cobra.Command, s settings.Values, args []string) error {
 			d, err := about(c.Context(), reading.PluginsOf(f, s.State), args[0])
 			if err != nil {
 				return err
@@ -36,7 +32,7 @@ func newInfo(f *cli.Factory) *cobra.Command {
 			}
 			d.print(cli.Tables())
 			return nil
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print it as JSON")
 	return settings.Use(c, settings.StateFlags)

@@ -35,11 +35,7 @@ is, and records the SHA-256 of every file. It takes
 A plugin of the same name that was installed before is replaced.`,
 		Example: "  launch plugins install ./launch-plugin-mine\n" +
 			"  launch plugins install --no-index --find-links wheels/ ./my-plugin",
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(c *cobra.Command, s settings.Values, args []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			notes := cli.Notes()
@@ -50,7 +46,7 @@ A plugin of the same name that was installed before is replaced.`,
 			}
 			printPinned(cli.Out(), "installed", r)
 			return nil
-		},
+		}),
 	}
 	flags := c.Flags()
 	flags.StringVar(&o.Python, "python", "",
@@ -71,11 +67,7 @@ NAME is a plugin that was installed or trusted before, or that "launch plugins" 
 a program named launch-plugin-NAME, which stays where it is. Only that file is pinned, not what it loads:
 install pins all files.`,
 		Example: "  launch plugins trust mine\n  launch plugins trust ~/bin/launch-plugin-mine",
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(c *cobra.Command, s settings.Values, args []string) error {
 			ps, what := reading.PluginsOf(f, s.State), args[0]
 			if !strings.Contains(what, "/") {
 				if _, err := ps.Others.Find(what); err != nil {
@@ -100,7 +92,7 @@ install pins all files.`,
 			}
 			printPinned(say, "trusted", r)
 			return nil
-		},
+		}),
 	}, settings.StateFlags)
 }
 
@@ -131,11 +123,7 @@ func newRemove(f *cli.Factory) *cobra.Command {
 		Args: cli.Takes(1, 1, "the name of one plugin"),
 		Long: `remove deletes the files that "launch plugins install" has installed. Files that were changed or added since
 stay, and are named. A program that was trusted where it lies stays as well; launch does not run it any more.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(_ *cobra.Command, s settings.Values, args []string) error {
 			ps := reading.PluginsOf(f, s.State)
 			for _, m := range ps.Manifests() {
 				if m.Name == args[0] {
@@ -152,6 +140,6 @@ stay, and are named. A program that was trusted where it lies stays as well; lau
 				say.Warn("left %s", left)
 			}
 			return nil
-		},
+		}),
 	}, settings.StateFlags)
 }

@@ -54,13 +54,9 @@ gets copies.`,
 			}
 			return cli.Takes(1, 1, "one plugin, and after -- a command")(c, args)
 		},
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(c *cobra.Command, s settings.Values, args []string) error {
 			return f.test(c.Context(), reading.PluginsOf(factory, s.State), args[0])
-		},
+		}),
 	}
 	c.Flags().StringVar(&f.recipes, "recipes", "", "the folder of the recipes")
 	c.Flags().BoolVar(&f.asJSON, "json", false, "print the report as JSON")

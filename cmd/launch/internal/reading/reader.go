@@ -12,6 +12,7 @@ import (
 	"github.com/launch-ml/launch/core/intake"
 	"github.com/launch-ml/launch/core/job"
 	"github.com/launch-ml/launch/core/ladder"
+	"github.com/launch-ml/launch/core/overlay"
 	"github.com/launch-ml/launch/core/record"
 	"github.com/launch-ml/launch/core/room"
 	"github.com/launch-ml/launch/core/run"
@@ -208,7 +209,8 @@ func shareOf(r *run.Run, free unit.Bytes) room.Share {
 // View returns the first plan of a command, for printing.
 func View(p *intake.Reading) ui.View {
 	v := ui.View{Run: p.Run, Device: p.Room.Device, Limit: p.Room.Limit(), Decimal: p.Room.Decimal(),
-		Warnings: p.Warnings, Truths: p.Job.Truths, Declaration: p.Declaration, Fails: StopsAtOnce(p.Command)}
+		Warnings: p.Warnings, Truths: p.Job.Truths, Declaration: p.Declaration, Fails: StopsAtOnce(p.Command),
+		Saves: p.Job.Save.Signal != "" || overlay.SavesOnRequest(p.Job.LastWords)}
 	v.Plan, v.Stop = p.Run.First()
 	return v
 }

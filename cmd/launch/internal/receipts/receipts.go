@@ -49,11 +49,7 @@ reads once a second. On the CPU with --memory, launch reads what the limit count
 a second: it misses a peak that is shorter than that and lower than an earlier one.`,
 		Example: "  launch receipts\n  launch receipts --json | jq '.[].measured'\n  launch receipts export a100.jsonl\n  launch receipts import a100.jsonl",
 		Args:    cli.Takes(0, 0, "no argument; launch receipts export and launch receipts import take a file"),
-		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(_ *cobra.Command, s settings.Values, _ []string) error {
 			rs, bad, err := records.Receipts(s.State).Read()
 			if err != nil {
 				return err
@@ -67,7 +63,7 @@ a second: it misses a peak that is shorter than that and lower than an earlier o
 				say.Warn("%s: launch ignores lines that are not receipts: %d", records.Receipts(s.State).Path, bad)
 			}
 			return nil
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the receipts as JSON")
 	c.AddCommand(newReceiptsDrop(), newReceiptsExport(), newReceiptsImport())
@@ -79,11 +75,7 @@ func newReceiptsDrop() *cobra.Command {
 		Use: "drop RUN", Short: "forget the receipts of one run", Args: cli.Takes(1, 1,
 			"one run, as launch runs and launch receipts name it"),
 		Long: `drop removes the receipts of one run, so that no estimate uses them any more. The record of the run stays.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(_ *cobra.Command, s settings.Values, args []string) error {
 			name := args[0]
 			// if not, its record is gone, but its receipts may be there
 			if id, err := record.In(s.State).Find(name); err == nil {
@@ -98,7 +90,7 @@ func newReceiptsDrop() *cobra.Command {
 			}
 			fmt.Printf("%s of run %s removed\n", ui.Count(n, "receipt"), name)
 			return nil
-		},
+		}),
 	}, settings.StateFlags)
 }
 
@@ -108,11 +100,7 @@ func newReceiptsExport() *cobra.Command {
 		Args: cli.Takes(0, 1, "one file, or none for standard output"),
 		Long: `export writes the receipts, one line of JSON each. They hold settings, figures, versions and names of
 cards, but no path, no command and no name of the machine.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(_ *cobra.Command, s settings.Values, args []string) error {
 			rs, _, err := records.Receipts(s.State).Read()
 			if err != nil {
 				return err
@@ -133,7 +121,7 @@ cards, but no path, no command and no name of the machine.`,
 			}
 			ui.Printer{W: os.Stdout}.Line("%s written to %s", ui.Count(len(rs), "receipt"), args[0])
 			return nil
-		},
+		}),
 	}, settings.StateFlags)
 }
 
@@ -143,11 +131,7 @@ func newReceiptsImport() *cobra.Command {
 			"one file that launch receipts export wrote, or - for standard input"),
 		Long: `import adds the receipts of a file that are not known yet. It reports the line
 number of each line that is not a receipt, and skips it.`,
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(_ *cobra.Command, s settings.Values, args []string) error {
 			in := io.Reader(os.Stdin)
 			if args[0] != "-" {
 				f, err := os.Open(args[0])
@@ -173,7 +157,7 @@ number of each line that is not a receipt, and skips it.`,
 				return cli.ExitCode(1)
 			}
 			return nil
-		},
+		}),
 	}
 	settings.Use(c, settings.StateFlags)
 	return cli.Exits(c, cli.Exit("0", "each line is a receipt"), cli.Exit("1", "a line was skipped"),

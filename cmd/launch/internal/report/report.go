@@ -57,13 +57,9 @@ A file that launch report did not write is never overwritten.`,
 		Example: "  launch report\n  launch report lrs --open\n  launch report last --markdown | gh issue create -F -\n" +
 			"  launch report last --format png --output plots/",
 		Args: cli.Takes(0, 1, "one run or sweep, or no argument for the last run"),
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(c *cobra.Command, s settings.Values, args []string) error {
 			return writeReport(c.Context(), source{s.State, onPage(factory.Build())}, f, strings.Join(args, ""))
-		},
+		}),
 	}
 	c.Flags().StringVar(&f.format, "format", "html", "what to write: "+strings.Join(reportFormats, ", "))
 	c.Flags().BoolVar(&f.markdown, "markdown", false, "the same as --format markdown")

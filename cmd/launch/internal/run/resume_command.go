@@ -27,11 +27,7 @@ it began with. A run without a saved state, or whose program cannot resume, star
 
 Secrets of a command are not recorded. To resume such a run, type the whole command again after --.`,
 		Example: "  launch resume last\n  launch resume last --allow recipe\n  launch resume last --from-start\n  launch resume last -- python train.py --wandb-token \"$TOKEN\"",
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(c *cobra.Command, s settings.Values, args []string) error {
 			if c.Flags().Changed(settings.SetFlag) {
 				return fmt.Errorf("a run keeps the settings that it began with; `launch --%s` starts another run", settings.SetFlag)
 			}
@@ -41,10 +37,10 @@ Secrets of a command are not recorded. To resume such a run, type the whole comm
 			if fromStart {
 				again.over = always
 			}
-			err = again.resume(c.Context(), args[0], args[1:])
+			err := again.resume(c.Context(), args[0], args[1:])
 			again.Results.Failed(again.Say, err)
 			return err
-		},
+		}),
 	}
 	settings.AddSet(c.Flags())
 	settings.AddAccept(c.Flags())

@@ -19,11 +19,7 @@ func NewDiff() *cobra.Command {
 peak, speed and metrics, and below them the settings, data, versions, card and variables that are not the
 same. It does not decide which of these caused which. What a record lacks is listed as not recorded.`,
 		Example: "  launch diff 20261122-101500.123-ab12 last\n  launch diff ab12 cd34 --json | jq '.differs[].name'",
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(_ *cobra.Command, s settings.Values, args []string) error {
 			store := record.In(s.State)
 			all, _, err := records.Receipts(s.State).Read()
 			if err != nil {
@@ -42,12 +38,8 @@ same. It does not decide which of these caused which. What a record lacks is lis
 				sides = append(sides, record.Side{History: h, Receipts: all})
 			}
 			d := record.Compare(sides[0], sides[1])
-			if asJSON {
-				return cli.PrintJSON(d)
-			}
-			cli.Tables().Diff(d)
-			return nil
-		},
+			return cli.Show(asJSON, d, cli.Tables().Diff)
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the comparison as JSON")
 	return settings.Use(c, settings.StateFlags)

@@ -26,11 +26,7 @@ Without an argument it reads standard input; on a terminal it explains the last 
 
 For scripts: launch explain --json x.log | jq -e .oom`,
 		Example: "  launch explain slurm-4711.out\n  launch explain rank*.log\n  launch explain train.ipynb\n  python train.py 2>&1 | tee log | launch explain\n  launch explain last --json",
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(_ *cobra.Command, s settings.Values, args []string) error {
 			if len(args) == 0 {
 				args = []string{"-"}
 				if cli.IsTerminal(os.Stdin) {
@@ -41,12 +37,8 @@ For scripts: launch explain --json x.log | jq -e .oom`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return cli.PrintJSON(x)
-			}
-			cli.Tables().Explain(x)
-			return nil
-		},
+			return cli.Show(asJSON, x, cli.Tables().Explain)
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the explanation as JSON")
 	settings.Use(c, settings.StateFlags)

@@ -19,13 +19,10 @@ func NewRuns() *cobra.Command {
 	var name, since string
 	c := &cobra.Command{
 		Use: "runs", Short: "list the recorded runs", Args: cli.Takes(0, 0, "no argument; launch show RUN prints one run"),
-		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(_ *cobra.Command, s settings.Values, _ []string) error {
 			only := ui.RunFilter{Name: name}
 			if since != "" {
+				var err error
 				if only.Since, err = ui.ParseSince(since, time.Now()); err != nil {
 					return fmt.Errorf("--since: %w", err)
 				}
@@ -46,12 +43,8 @@ func NewRuns() *cobra.Command {
 					rows = append(rows, row)
 				}
 			}
-			if asJSON {
-				return cli.PrintJSON(rows)
-			}
-			cli.Tables().Runs(rows)
-			return nil
-		},
+			return cli.Show(asJSON, rows, cli.Tables().Runs)
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the list as JSON")
 	c.Flags().StringVar(&name, "name", "", "only runs whose name, experiment or command contains this, in any case")

@@ -30,11 +30,7 @@ func NewShow() *cobra.Command {
 	c := &cobra.Command{
 		Use: "show [RUN | last]", Short: "print a recorded run: its attempts, changes, estimates and measured peaks",
 		Args: cli.Takes(0, 1, "one run from launch runs, or no argument for the last run"),
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(_ *cobra.Command, s settings.Values, args []string) error {
 			store := record.In(s.State)
 			id, err := store.Find(strings.Join(args, ""))
 			if err != nil {
@@ -49,7 +45,7 @@ func NewShow() *cobra.Command {
 			}
 			cli.Tables().Show(h, h.Life())
 			return nil
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print the run as JSON")
 	return settings.Use(c, settings.StateFlags)

@@ -37,11 +37,7 @@ out-of-memory; a program without such a way is stopped after the next state that
 		Args: cli.Takes(1, 1, "one run from launch runs, or last"),
 		Example: "  launch stop --save last\n  launch stop --next --within 30m last\n" +
 			"  launch stop --save last; launch resume last",
-		RunE: func(c *cobra.Command, args []string) error {
-			s, err := settings.Here(c)
-			if err != nil {
-				return err
-			}
+		RunE: settings.With(func(c *cobra.Command, s settings.Values, args []string) error {
 			if asked.Within < 0 {
 				return errors.New("--within is a time, such as 30m")
 			}
@@ -49,7 +45,7 @@ out-of-memory; a program without such a way is stopped after the next state that
 				return errors.New("--within limits --save and --next; without them the program is stopped at once")
 			}
 			return stopRun(c.Context(), record.In(s.State), args[0], asked, !leave)
-		},
+		}),
 	}
 	c.Flags().BoolVar(&asked.Save, "save", false, "after it has saved its state")
 	c.Flags().BoolVar(&asked.Next, "next", false, "after the next state that it saves by itself")

@@ -3,7 +3,6 @@ package sbatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -72,14 +71,7 @@ func New(f *cli.Factory) *cobra.Command {
 		Long: sbatchHelp,
 		Example: "  launch sbatch-line --vram 24GiB -- python train.py -opt x.yml\n" +
 			"  launch sbatch-line --sbatch \"-p gpu -t 8:00:00\" -- python train.py -opt x.yml | sbatch",
-		RunE: func(c *cobra.Command, args []string) error {
-			s, args, err := settings.CommandLine(c, args)
-			if err != nil {
-				return err
-			}
-			if len(args) == 0 {
-				return errors.New("sbatch-line needs a command: launch sbatch-line -- python train.py …")
-			}
+		RunE: settings.WithCommand(func(c *cobra.Command, s settings.Values, args []string) error {
 			e, err := engine.Engine("--array", "-a", "--wrap", "--parsable", "--signal", "--no-requeue")
 			if err != nil {
 				return err
@@ -88,7 +80,7 @@ func New(f *cli.Factory) *cobra.Command {
 			o.engine, o.nodes, o.saves, o.given = e, s.Nodes, s.Program.Leave != nil, c.Flags()
 			o.say = cli.Reporter(s.Output.Quiet, s.Output.Verbose)
 			return sbatchLine(c.Context(), o, args)
-		},
+		}),
 	}
 	c.Flags().SetInterspersed(false)
 	c.Flags().StringArrayVar(&engine.Sbatch, "sbatch", nil,

@@ -22,6 +22,31 @@ func Here(c *cobra.Command) (Values, error) {
 	return s, err
 }
 
+// With makes a command's RunE of what it does with the settings, read as by [Here].
+func With(run func(c *cobra.Command, s Values, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		s, err := Here(c)
+		if err != nil {
+			return err
+		}
+		return run(c, s, args)
+	}
+}
+
+// WithCommand is [With] for a subcommand that is about a command, read as by [CommandLine]: none is an error.
+func WithCommand(run func(c *cobra.Command, s Values, args []string) error) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		s, args, err := CommandLine(c, args)
+		if err == nil && len(args) == 0 {
+			err = fmt.Errorf("%[1]s needs a command: launch %[1]s -- python train.py …", c.Name())
+		}
+		if err != nil {
+			return err
+		}
+		return run(c, s, args)
+	}
+}
+
 // CommandLine reads the settings, and the command after "--".
 func CommandLine(c *cobra.Command, args []string) (Values, []string, error) {
 	dir, _ := os.Getwd() // "" if it was removed: then no project's settings are read

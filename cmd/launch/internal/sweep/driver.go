@@ -32,7 +32,7 @@ func newDriver(s settings.Values, accept bool) *driver {
 }
 
 // executor runs and prices the trials of a sweep on this machine.
-func (d *driver) executor(spec sweep.Spec, dir string) (*local.Executor, error) {
+func (d *driver) executor(spec sweep.Spec, dir string) *local.Executor {
 	sweeps := local.In(d.state)
 	o := local.Options{Dir: dir, Flags: append(withoutNotices(d.notices, spec.Flags), "--state-dir="+d.state),
 		Folder: func(n int) string { return sweeps.Trial(spec.Name, n) }, Runs: record.In(d.state)}
@@ -43,7 +43,7 @@ func (d *driver) executor(spec sweep.Spec, dir string) (*local.Executor, error) 
 		d.ofTrials(spec.Flags).onCards(&o)
 	}
 	o.Pricing = append(o.Pricing, d.pricing...)
-	return local.New(o), nil
+	return local.New(o)
 }
 
 // ofTrials is how trials with the flags that each of them gets are placed: those of a sweep's file, and those with

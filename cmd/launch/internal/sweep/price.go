@@ -18,10 +18,7 @@ const manyTrials = 500
 func (d *driver) price(
 	ctx context.Context, spec *sweep.Spec, t *sweep.Template, samePlan bool, trials []sweep.Trial, probe bool,
 ) ([]sweep.Quote, error) {
-	x, err := d.executor(*spec, t.Dir)
-	if err != nil {
-		return nil, err
-	}
+	x := d.executor(*spec, t.Dir)
 	if len(trials) >= manyTrials && !d.say.Quiet {
 		d.say.Line("pricing %d trials before one begins; Ctrl-C ends it", len(trials))
 	}
@@ -69,11 +66,7 @@ func (d *driver) packing(
 	}
 	if len(cards) > 1 && len(trials) > 0 { // a plugin may know that the command uses all cards that it sees
 		spec.Pack = false
-		x, err := d.executor(spec, t.Dir)
-		if err != nil {
-			return nil
-		}
-		q, err := x.Plan(ctx, t, trials[:1], true)
+		q, err := d.executor(spec, t.Dir).Plan(ctx, t, trials[:1], true)
 		if err != nil || q[0].Ranks > 1 {
 			return nil
 		}

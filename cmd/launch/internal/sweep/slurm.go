@@ -19,8 +19,7 @@ func (d *driver) runner(
 	ctx context.Context, spec sweep.Spec, dir string,
 ) (sweep.Executor, sweep.Admission, func(), error) {
 	if spec.Engine == nil {
-		x, err := d.executor(spec, dir)
-		return x, sweep.Jobs(max(1, spec.Jobs)), func() {}, err
+		return d.executor(spec, dir), sweep.Jobs(max(1, spec.Jobs)), func() {}, nil
 	}
 	x, err := d.tasks(ctx, spec, dir)
 	if err != nil {

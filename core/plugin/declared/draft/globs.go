@@ -181,16 +181,24 @@ func (d *drafting) once(what string, look func() (string, bool)) (string, bool) 
 // callsOf are the calls in the whole project of what has that name.
 func (d *drafting) callsOf(name string) []call {
 	if d.everyCall == nil {
-		d.everyCall = map[string][]call{}
-		for _, f := range d.files {
-			for i, s := range f.Statements {
+		d.everyCall = d.calling(func(*file, int) bool { return true })
+	}
+	return d.everyCall[name]
+}
+
+// calling are the calls in the statements that are wanted, by the last part of what they call.
+func (d *drafting) calling(wanted func(f *file, statement int) bool) map[string][]call {
+	calls := map[string][]call{}
+	for _, f := range d.files {
+		for i, s := range f.Statements {
+			if wanted(f, i) {
 				for _, c := range f.Calls(s.Range) {
-					d.everyCall[lastPart(c.Name)] = append(d.everyCall[lastPart(c.Name)], call{f, i, c})
+					calls[lastPart(c.Name)] = append(calls[lastPart(c.Name)], call{f, i, c})
 				}
 			}
 		}
 	}
-	return d.everyCall[name]
+	return calls
 }
 
 // looped is the path that a loop's variable has: for path in [...].

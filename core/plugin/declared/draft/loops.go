@@ -159,17 +159,7 @@ type call struct {
 // callers are the calls of a function by its name, and the statements that hand it on.
 func (d *drafting) callers(name string) []call {
 	if d.calls == nil {
-		d.calls = map[string][]call{}
-		for _, f := range d.files {
-			for i, s := range f.Statements {
-				if !d.reached()[f][i] {
-					continue
-				}
-				for _, c := range f.Calls(s.Range) {
-					d.calls[lastPart(c.Name)] = append(d.calls[lastPart(c.Name)], call{f, i, c})
-				}
-			}
-		}
+		d.calls = d.calling(func(f *file, i int) bool { return d.reached()[f][i] })
 	}
 	return d.calls[name]
 }
