@@ -140,6 +140,7 @@ func (t *Tape) Softmax(x Tensor) Tensor {
 		y = o.out(y.dense())
 		return o.ends(y, func() {
 			o.save(y)
+			o.product(y)
 			o.gradient(x, x.bytes(), 0)
 			o.dense()
 		}, x)
@@ -153,9 +154,18 @@ func (t *Tape) softmax(x Tensor) Tensor {
 	o.kernel(x, false)
 	return o.ends(y, func() {
 		o.save(y)
+		o.product(y)
 		o.fresh(x, x)
 		o.dense()
 	}, x)
+}
+
+// product enters what a card's softmax makes in backward beside the gradient of its input: that of its result y times y
+// (softmax_backward_cuda_out in native/cuda/SoftMax.cu). The CPU's kernel makes none, nor is it seen by a recording.
+func (r recorder) product(y Tensor) {
+	if !r.t.CPU && !r.t.Dispatched {
+		r.btmp(y.bytes())
+	}
 }
 
 // Dropout is torch.nn.Dropout(p) while training, on CUDA; nothing in eval or for p = 0.

@@ -108,6 +108,7 @@ func (t *Tape) SDPA(q, k, v Tensor) Tensor {
 	lse = o.out(lse)
 	return o.ends(y, func() {
 		o.save(q, k, v, y, lse)
+		o.scratch(q)
 		o.fresh(q, q)
 		o.fresh(k, k)
 		o.fresh(v, v)

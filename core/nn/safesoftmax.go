@@ -11,6 +11,7 @@ func (t *Tape) SafeSoftmax(x Tensor) Tensor {
 	o.tmp(x.bytes() + 2*x.Numel())
 	return o.ends(y, func() {
 		o.save(y)
+		o.product(y)
 		o.fresh(x, x)
 		o.dense()
 	}, x)

@@ -50,6 +50,28 @@ def choose_attention(torch, capability):
     functional.scaled_dot_product_attention = attention
 
 
+def scratch(torch):
+    """What kernels make and free again beside their results, by operator: a function of its arguments."""
+    aten = torch.ops.aten
+
+    def product(grad, output, *a, **k):
+        """The gradient times the output: softmax_backward_cuda_out in native/cuda/SoftMax.cu."""
+        return torch.empty_like(output)
+
+    def tiles(tokens, wide, wider):
+        """The gradient of q in float32, in whole tiles, and the sum of each token's result times its gradient: mha_bwd in
+        flash_attn/flash_api.cpp, workspace_elements_gq in mem_eff_attention/kernel_backward.h."""
+        def made(grad, q, *a, **k):
+            channels = wide if q.shape[-1] <= 128 else wider
+            up = [-(-n // of) * of for n, of in zip(q.shape[-2:], (tokens, channels))]
+            return q.new_empty((*q.shape[:-2], up[0], up[1] + 1), dtype=torch.float32)
+        return made
+
+    return {aten._softmax_backward_data.default: product,
+            aten._scaled_dot_product_flash_attention_backward.default: tiles(128, 32, 64),
+            aten._scaled_dot_product_efficient_attention_backward.default: tiles(64, 64, 64)}
+
+
 def teach_shapes(torch):
     """Tells the shapes of what operators make that torch has for a card alone."""
     def per_channel(input):

@@ -43,7 +43,7 @@ import traceback
 import weakref
 import zipfile
 
-from launch_kernels import kernels
+from launch_kernels import kernels, scratch
 from launch_values import Known, Loops, Moments, Rounds, wrapped
 
 OURS = {__file__, sys.modules["launch_values"].__file__, sys.modules["launch_kernels"].__file__}
@@ -289,7 +289,7 @@ def counting(torch):
     # what has no shapes is named: torch would run it on a card instead
     fake = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
     device_of = torch.ops.prim.device.default
-    largest, alone = largest_shapes(torch), threading.RLock()
+    largest, beside, alone = largest_shapes(torch), scratch(torch), threading.RLock()
     TRACE.known = known = Known(torch, FakeTensor)
 
     class Counting(TorchDispatchMode):
@@ -327,6 +327,9 @@ def counting(torch):
                 x for x in pytree.tree_leaves(out) if isinstance(x, torch.Tensor)] if isinstance(out, (list, tuple, dict)) else ()
             for x in made:
                 TRACE.tensor(x)
+            if fakes and func in beside:
+                with alone, fake:
+                    TRACE.tensor(beside[func](*args, **kwargs))
             if made and isinstance(made[0], FakeTensor) or func._schema.is_mutable:
                 known.follow(func, args, kwargs, made)
             if TRACE.learned and made and func._schema.is_mutable and not TRACE.optimizers:

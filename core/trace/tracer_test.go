@@ -53,6 +53,7 @@ func shown(tr *Trace) map[string]string {
 	names, live := tr.named(), map[string]unit.Bytes{}
 	most := map[string]unit.Bytes{"parameter": 0, "buffer": 0, "gradient": 0, "state": 0, "workspace": 0}
 	var held []string
+	var all unit.Bytes // that have no kind
 	for i, e := range tr.Events {
 		kind := kinds[e.ID]
 		switch e.What {
@@ -66,6 +67,7 @@ func shown(tr *Trace) map[string]string {
 				held = append(held, fmt.Sprint(int64(live[""])))
 			}
 		}
+		all = max(all, live[""])
 		if kind != "" {
 			most[kind] = max(most[kind], live[kind])
 		}
@@ -78,6 +80,7 @@ func shown(tr *Trace) map[string]string {
 	for key, n := range most {
 		found[key] = fmt.Sprint(int64(n))
 	}
+	found["most"] = fmt.Sprint(int64(all))
 	var steps, phases []string
 	of := map[int]string{}
 	for _, s := range tr.StepsSeen() {

@@ -306,6 +306,6 @@ func (x *checkout) step(v variant, cuda bool) arch.StepConfig {
 	if v.noGLCA {
 		cfg.Net.Local = 0
 	}
-	cfg.Net.HostDropout = !cuda
+	cfg.CPU = !cuda
 	return cfg
 }

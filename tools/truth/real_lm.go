@@ -99,6 +99,7 @@ var lmForms = map[string]func(l lmStep, s *arch.Step) error{
 		return nil
 	},
 	"cut":           func(_ lmStep, s *arch.Step) error { s.Cut = true; return nil },
+	"held":          func(_ lmStep, s *arch.Step) error { s.Held = true; return nil },
 	"dpo":           unpriced("DPO of trl before 1.16, which makes logits"),
 	"fsdp":          fullySharded,
 	"zero_2":        zero(2),

@@ -11,10 +11,6 @@ import (
 var lmReasons = map[int]string{
 	25: cached + ": 2.6 GiB of the 8.3 that are missing. The rest is not explained, and torch's version is not known",
 	27: cached + ": 2.3 GiB of the 7.6 that are missing. The rest is as unexplained as row 25's",
-	42: loop + ", 0.12 GiB", 45: loop + ", 0.75 GiB: all of the difference",
-	46: loop + ", 1.16 GiB: all of the difference",
-	43: loop + ", 0.49 GiB. 0.99 GiB are not explained: as much as a matrix of scores in float32",
-	44: "as row 43",
 	47: "the program repeats the keys itself, so that the memory-efficient kernel takes them; the Trainer leaves groups " +
 		"of heads to SDPA, which has no fused kernel for them on this card",
 	74: varied, 75: varied, 76: varied, 84: varied, 85: varied,
@@ -32,8 +28,6 @@ const (
 		"accelerate makes them float32"
 	varied = "the data's rows have other lengths each, and what is reserved holds pieces of the lengths before: the " +
 		"same adapters over Yi-34B, of which little is left over, agree within 3 %"
-	loop = "the program's own loop keeps the logits alive through the backward (out, in measure.py), and the " +
-		"Trainer does not"
 )
 
 // broken lists the limits that do not hold. A row that has no formula is unknown, and that is no error.

@@ -25,7 +25,7 @@ const unfreed = "the benchmark: models that are gone and not yet freed, 8.3 to 1
 // otherReasons say why an observation differs from its estimate, or has none, by its number.
 var otherReasons = map[int]string{
 	1: "cudnn.benchmark's trials are in the peak: it lies above what is reserved in the same line of the log (row 2)",
-	3: "as row 1 (row 4)", 5: "cudnn.benchmark's trials are in the peak: the program turns it on",
+	3: "as row 1 (row 4)",
 	6: "the estimate is for ample room, and with a context it is more than the card has",
 	7: "no formula: the network of that name at deafa14d is another", 8: "as row 7",
 	19: "the image is not known", 21: "neither the micro-batch nor the crop is known",

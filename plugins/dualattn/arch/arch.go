@@ -34,7 +34,6 @@ type Net struct {
 	DropPath             bool // stochastic depth: the first block's probability is zero, the others' not
 	Loop                 Loop
 	ExtraBlock           bool // the GLCA block carries a self-attention and a feed-forward of its own, whose result nobody reads
-	HostDropout          bool // on a CPU dropout multiplies by noise of the input's type, which is saved whole
 }
 
 // tokens is the length of the sequence: the patches and the class token.
@@ -116,13 +115,7 @@ func (n Net) embed(t *nn.Tape, x nn.Tensor) nn.Tensor {
 	return t.Rebind(x, n.dropout(t, x))
 }
 
-// dropout is nn.Dropout on the device at hand.
-func (n Net) dropout(t *nn.Tape, x nn.Tensor) nn.Tensor {
-	if n.HostDropout && t.Training && n.Dropout > 0 {
-		return t.Mul(x, t.ZerosLike(x)) // _dropout_impl in Dropout.cpp: input * noise
-	}
-	return t.Dropout(x, n.Dropout)
-}
+func (n Net) dropout(t *nn.Tape, x nn.Tensor) nn.Tensor { return t.Dropout(x, n.Dropout) }
 
 // dropPath is DropPath of block i: a random factor for each sample.
 func (n Net) dropPath(t *nn.Tape, x nn.Tensor, i int64) nn.Tensor {
@@ -145,10 +138,8 @@ func (n Net) feedForward(t *nn.Tape, x nn.Tensor, i int64) nn.Tensor {
 }
 
 func (n Net) mlp(t *nn.Tape, name string, x nn.Tensor) nn.Tensor {
-	return t.Sequential(name, x, nn.Linear{Out: n.Hidden}.Module(), (*nn.Tape).GELU, n.dropoutOf(), nn.Linear{Out: n.Dim}.Module(), n.dropoutOf())
+	return t.Sequential(name, x, nn.Linear{Out: n.Hidden}.Module(), (*nn.Tape).GELU, n.dropout, nn.Linear{Out: n.Dim}.Module(), n.dropout)
 }
-
-func (n Net) dropoutOf() nn.Module { return n.dropout }
 
 // pairs is one block of pair-wise cross-attention on the state x. held is the attention after its dropout, which the
 // caller's variable keeps.

@@ -200,7 +200,7 @@ func TestFirstStepAfterValidation(t *testing.T) {
 func TestHostDropout(t *testing.T) {
 	for host, want := range map[bool]float64{true: .787, false: .619} {
 		at := func(batch int64) nn.Peak {
-			return Peak(StepConfig{Net: base(size(224, 224, .1), func(n *Net) { n.HostDropout = host }), Batch: batch, Accumulate: 2, AMP: nn.F32})
+			return Peak(StepConfig{Net: base(size(224, 224, .1)), Batch: batch, Accumulate: 2, AMP: nn.F32, CPU: host})
 		}
 		near(t, "224², float32", float64(at(3).Saved-at(2).Saved)/1e9, want, .02)
 	}
@@ -209,8 +209,8 @@ func TestHostDropout(t *testing.T) {
 // examples/dualattn on a CPU (torch 1.13, prlimit --data): a step of micro-batch 8 fits 375 MiB and not 370, the first step
 // after a validation fits 405 and not 400, of which the interpreter and torch take 139.
 func TestExample(t *testing.T) {
-	n := Net{Height: 96, Width: 96, Patch: 8, Classes: 8, Dim: 32, Heads: 8, Hidden: 64, Layers: 8, Local: 1, TopK: .1, HostDropout: true}
-	cfg := StepConfig{Net: n, Batch: 8, Accumulate: 2, OldTorch: true}
+	n := Net{Height: 96, Width: 96, Patch: 8, Classes: 8, Dim: 32, Heads: 8, Hidden: 64, Layers: 8, Local: 1, TopK: .1}
+	cfg := StepConfig{Net: n, Batch: 8, Accumulate: 2, OldTorch: true, CPU: true}
 	near(t, "a step", float64(Training(cfg).Total())/(1<<20), 372-139, .03)
 	cfg.LastVal = 8
 	near(t, "the first step after a validation", float64(Training(cfg).Total())/(1<<20), 402-139, .05)

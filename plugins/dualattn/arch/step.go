@@ -20,7 +20,8 @@ type StepConfig struct {
 	// training forward after it; 0 where the training never validates.
 	LastVal int64
 	// LastValGuess says that LastVal is an upper bound: how many images are validated is not known.
-	LastValGuess bool
+	LastValGuess    bool
+	CPU, Dispatched bool // as of nn.Tape
 }
 
 // The parts of the job.
@@ -121,6 +122,7 @@ func (cfg StepConfig) record(t *nn.Tape, afterValidation bool) {
 		panic("the sizes of the network are not known")
 	}
 	t.Torch1 = cfg.OldTorch
+	t.CPU, t.Dispatched = cfg.CPU, t.Dispatched || cfg.Dispatched
 	var images, paired, labels nn.Tensor
 	var before []nn.Tensor
 	t.Part(batchPart, func() {
@@ -216,7 +218,7 @@ func (cfg StepConfig) kept() []mem.Item {
 func (cfg StepConfig) evaluate() *nn.Tape {
 	n := cfg.Net
 	t := nn.NewTape()
-	t.Torch1, t.Training = cfg.OldTorch, false
+	t.Torch1, t.CPU, t.Training = cfg.OldTorch, cfg.CPU, false
 	t.Part(model, func() {
 		t.NoGrad(func() {
 			t.Part(batchPart, func() {

@@ -55,6 +55,7 @@ type Step struct {
 	Shards          *Shards
 	FSDP            *FSDP   // nil without it
 	Release         Release // of transformers 4; 0 for 5
+	Held            bool    // a variable has the model's outputs until backward ends: a plain loop's, not the Trainer's
 	Old             bool    // the card has no FlashAttention: its compute capability is below 8.0
 	row             bool    // it was Packed: see [Step.shaped]
 	CPU, Dispatched bool    // as of nn.Tape
@@ -173,11 +174,18 @@ func (s Step) training() *nn.Tape {
 	if s.Accumulate > 1 && (!t.Reduced || s.FSDP != nil) {
 		t.KeepGradients(partModel)
 	}
+	var logits nn.Tensor
+	backward := func() { t.Part(partModel, func() { t.Backward(loss) }) }
 	t.Scope("", func() { // the batches of all micro-batches are there (get_batch_samples), in host memory
 		inputs := s.batch(t, d)
-		loss = t.Hold(s.computeLoss(d, inputs, func(nn.Tensor) {}))
+		loss = t.Hold(s.computeLoss(d, inputs, func(l nn.Tensor) { logits = l }))
+		if s.Held {
+			t.Scope("", backward, t.Hold(logits))
+		}
 	})
-	t.Part(partModel, func() { t.Backward(loss) })
+	if !s.Held {
+		backward()
+	}
 	if s.Shards != nil { // the partition's own are counted apart: see [Step.reducing]
 		t.ZeroGrad(partModel)
 	}

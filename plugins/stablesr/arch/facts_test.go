@@ -148,7 +148,7 @@ func TestEdgeSaved(t *testing.T) {
 // facts 6.2: a forward and backward of one sample at 512 took 3929.4 MiB of tensors, measured; a forward without gradients 710.
 func TestPeaks(t *testing.T) {
 	m := stock(t)
-	s := Step{Model: m, Batch: 1, Size: 512}
+	s := Step{Model: m, Batch: 1, Size: 512, Dispatched: true}
 	var moving unit.Bytes
 	for _, it := range s.Training().Items {
 		if it.Kind == mem.Saved || it.Kind == mem.Transients {
@@ -196,7 +196,7 @@ func TestClosedForm(t *testing.T) {
 		{"256 of 2", stock(t), 2, 256, false, 8.2},
 		{"unfrozen 1, xformers", read(t, Stock("LatentDiffusionSRTextWT", map[string]any{"unfrozen_diff": true}), NoEdge), 1, 512, true, 22.4},
 	} {
-		e := Step{Model: tt.model, Batch: tt.batch, Size: tt.size, Xformers: tt.xformers, DDP: true, Queue: 180, Torch1: true}.Training()
+		e := Step{Model: tt.model, Batch: tt.batch, Size: tt.size, Xformers: tt.xformers, DDP: true, Queue: 180, Torch1: true, Dispatched: true}.Training()
 		if !e.Known() {
 			t.Errorf("%s: %s", tt.what, e.Unknown)
 			continue

@@ -23,6 +23,8 @@ type Step struct {
 	NoAdam  bool // before the first optimizer step: the sanity check
 	Foreach bool // torch 2's optimizer on a card, which makes lists of temporaries
 	Torch1  bool
+	// Dispatched is as of nn.Tape.
+	Dispatched bool
 }
 
 // Training is the estimate of a forward, its backward and the optimizer's step: shared_step and configure_optimizers of
@@ -176,7 +178,7 @@ func (s Step) Saved() unit.Bytes {
 
 func (s Step) tape() *nn.Tape {
 	t := nn.NewTape()
-	t.Torch1 = s.Torch1
+	t.Torch1, t.Dispatched = s.Torch1, s.Dispatched
 	return t
 }
 

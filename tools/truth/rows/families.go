@@ -127,7 +127,7 @@ func stableSR(a args) (p Price, err error) {
 	if err != nil {
 		return p, err
 	}
-	s := srarch.Step{Model: m, Batch: a.Batch, Size: a.Size, Xformers: a.Xformers}
+	s := srarch.Step{Model: m, Batch: a.Batch, Size: a.Size, Xformers: a.Xformers, Dispatched: true}
 	if n, ok := a.Queue.(float64); ok {
 		s.Queue = int64(n)
 	}
@@ -148,7 +148,8 @@ func dualAttention(a args) (p Price, err error) {
 	default:
 		return p, fmt.Errorf("version %q has no formula", a.Version)
 	}
-	cfg := dualarch.StepConfig{Net: n, Batch: a.Batch, Accumulate: a.Accumulate, AMP: a.amp(), SGD: a.Optimizer == "sgd"}
+	cfg := dualarch.StepConfig{Net: n, Batch: a.Batch, Accumulate: a.Accumulate, AMP: a.amp(), SGD: a.Optimizer == "sgd",
+		Dispatched: true}
 	return Price{Saved: dualarch.Peak(cfg).Saved, Tensors: dualarch.Training(cfg)}, nil
 }
 
