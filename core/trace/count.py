@@ -141,7 +141,10 @@ def live_mode():
 
         def pack(self, t):
             """Called for each tensor that a node of the graph keeps."""
-            kept = Kept(t.detach())  # a result would hold its own node otherwise
+            if t.device.type == "meta":
+                kept = Kept(t.detach())  # a result would hold its own node otherwise
+            else:  # a number that multiplies, which is no tensor to a mode
+                kept = Kept(torch.empty(t.shape, dtype=t.dtype, device=t.device))
             k = key(t)
             if k not in self.exclude and t.device.type == "meta" and nbytes(t) > 0:
                 self.track(kept.t, "saved")
@@ -170,6 +173,11 @@ def live_mode():
             out = func(*args, **(kwargs or {}))
             for t in tensors(out):
                 self.track(t, str(func))
+            if str(func) == "aten._softmax_backward_data.default":  # a card's kernel makes their product, too (SoftMax.cu)
+                product = nbytes(args[1])
+                self.now += product
+                self.mark(str(func))
+                self.now -= product
             return out
 
     class Kept:

@@ -53,6 +53,12 @@ def forward_only(config):
 def convolution(config):
     return nn.Conv2d(3, 8, 3), torch.empty(config["batch"], 3, 16, 16)
 
+def scores(config):
+    class Scores(nn.Module):
+        def forward(self, x):
+            return (x * 2).softmax(-1)
+    return Scores(), torch.empty(config["n"], config["n"], requires_grad=True)
+
 def wrong(config):
     return 3
 
@@ -151,6 +157,10 @@ func TestCounts(t *testing.T) {
 	}
 	if got[2].Saved != 2*c.Saved {
 		t.Errorf("twice the batch saves %d bytes, want twice %d", got[2].Saved, c.Saved)
+	}
+	// In backward the softmax, its gradient, their product, which a card's kernel makes, and its input's gradient.
+	if s := r.Run(t.Context(), []job.Formula{f("scores", `{"n": 256}`)})[0]; s.Peak/1024 != 4*256*256*float/1024 {
+		t.Errorf("a softmax: a peak of %d bytes, want %d: %+v", s.Peak, 4*256*256*float, s)
 	}
 	mine := []job.Formula{f("build", `{"x": 1,  "batch": 32}`)} // its answer is kept, of a text that is spelled otherwise
 	if r.Run(t.Context(), mine); string(mine[0].Config) != `{"x": 1,  "batch": 32}` {
