@@ -67,7 +67,12 @@ def scratch(torch):
             return q.new_empty((*q.shape[:-2], up[0], up[1] + 1), dtype=torch.float32)
         return made
 
-    return {aten._softmax_backward_data.default: product,
+    def unreduced(input, target, reduction=1, *a, **k):
+        """The loss of each element, before its mean or sum: mse_loss_out and others in native/Loss.cpp."""
+        return torch.empty_like(input) if reduction else input.new_empty(0)
+
+    losses = dict.fromkeys((aten.mse_loss.default, aten.smooth_l1_loss.default, aten.huber_loss.default), unreduced)
+    return {**losses, aten._softmax_backward_data.default: product,
             aten._scaled_dot_product_flash_attention_backward.default: tiles(128, 32, 64),
             aten._scaled_dot_product_efficient_attention_backward.default: tiles(64, 64, 64)}
 
