@@ -142,7 +142,9 @@ func TestFactoryDeepspeed(t *testing.T) {
 		"one card":       {1, nil, []string{"finetuning_type=full"}, "FORCE_TORCHRUN"},
 		"forced":         {1, []string{"FORCE_TORCHRUN=1"}, []string{"finetuning_type=full"}, ""},
 		"several nodes":  {2, []string{"NNODES=2"}, []string{"finetuning_type=full"}, "NNODES"},
-		"adapters":       {2, nil, nil, "adapters with ZeRO 3"},
+		"adapters":       {2, nil, nil, ""},
+		"4 bits":         {2, nil, []string{"quantization_bit=4"}, "quantised weights with ZeRO 3"},
+		"4 bits below":   {2, nil, []string{"quantization_bit=4", "deepspeed=two.json"}, ""},
 		"adapters below": {2, nil, []string{"deepspeed=two.json"}, ""},
 		"a copy":         {2, nil, []string{"finetuning_type=full", "stage=dpo"}, "preference"},
 	} {

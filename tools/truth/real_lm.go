@@ -104,6 +104,11 @@ var lmForms = map[string]func(l lmStep, s *arch.Step) error{
 	"fsdp":          fullySharded,
 	"zero_2":        zero(2),
 	"zero_3":        zero(3),
+	"zero_3_own": func(l lmStep, s *arch.Step) error { // DeepSpeed's own numbers, where accelerate's file names none
+		err := zero(3)(l, s)
+		s.Shards.Reduce, s.Shards.Prefetch, s.Shards.Persistence = 5e8, 5e7, 1e5
+		return err
+	},
 	"own_trainer":   unpriced("a trainer that is the program's own"),
 	"data_parallel": unpriced("several cards of one process"),
 	"compile":       unpriced("torch.compile"),

@@ -48,12 +48,10 @@ func (s Step) ofShards() string {
 		return "DeepSpeed without bf16 or fp16 has no formula"
 	case o.states != 2 || o.bits != 0:
 		return fmt.Sprintf("the optimizer %q with DeepSpeed has no formula", s.Optimizer)
-	case s.Quant != nil:
-		return "quantised weights with DeepSpeed have no formula"
+	case s.Quant != nil && z.Stage == 3:
+		return "quantised weights with ZeRO 3 have no formula"
 	case s.Preference != nil:
 		return "preference optimisation with DeepSpeed has no formula"
-	case z.Stage == 3 && s.LoRA != nil:
-		return "adapters with ZeRO 3 have no formula"
 	case z.Stage == 3 && s.Fused:
 		return "trl's fused head with ZeRO 3 has no formula"
 	case z.Stage == 3 && s.Liger.Head:
@@ -64,26 +62,34 @@ func (s Step) ofShards() string {
 
 // A portion is what one process has of the model, in elements.
 type portion struct {
-	trained, all       int64 // of what is divided
-	largest, persisted int64
-	whole              int64 // of all parameters that are trained
-	width              int64 // bytes of an element
+	trained, all int64 // of what is divided
+	persisted    int64
+	whole        int64 // of all parameters that are trained
+	params       int64 // of all
+	// largest is the largest tensor that is trained, and widest of all.
+	largest, widest int64
+	width           int64 // bytes of an element
 }
 
 // portion divides the model. Stages 1 and 2 cut one flat tensor (stage_1_and_2.py:392), and stage 3 each parameter
-// (_partition_numel in partition_parameters.py).
+// (_partition_numel in partition_parameters.py), those that adapters leave alone, too.
 func (s Step) portion(t *nn.Tape) (p portion) {
 	n := max(1, s.World)
 	size := t.Size(partModel)
 	p.whole, p.width = size.Trainable, int64(s.Weights.Size())
-	for _, w := range t.Trained(partModel) {
-		p.largest = max(p.largest, w.Numel())
+	trained := t.Trained(partModel)
+	for i, w := range append(trained, t.Untrained(partModel)...) {
+		p.params += w.Numel()
 		p.all += blocks(w.Numel(), n)
+		p.widest = max(p.widest, w.Numel())
+		if i < len(trained) {
+			p.trained += blocks(w.Numel(), n)
+			p.largest = p.widest
+		}
 		if s.Shards.Stage == 3 && w.Numel() <= s.Shards.Persistence { // parameter_offload.py:311
 			p.persisted += w.Numel()
 		}
 	}
-	p.trained = p.all
 	if s.Shards.Stage < 3 {
 		p.trained = 2 * blocks(size.Trainable, 2*n) // the start of each part is aligned to 4 bytes
 	}
@@ -105,10 +111,7 @@ func (s Step) sharded(t *nn.Tape) []mem.Item {
 			items[0].Bytes, items[0].From = 0, "ZeRO 3: in host memory (offload_param)"
 		}
 	}
-	if size.Buffers > 0 {
-		items = append(items, mem.Item{Kind: mem.Buffers, What: partModel, Bytes: size.BufferBytes, Count: size.Buffers,
-			From: s.Model.Type + ", counted from config.json"})
-	}
+	items = append(items, s.buffers(size, s.Model.Type+", counted from config.json")...)
 	if s.Balanced && s.Model.Experts != nil {
 		items = append(items, s.balancing())
 	}
@@ -178,9 +181,9 @@ func (s Step) gatheredItems(p portion, training bool) (items []mem.Item) {
 	items = append(items, mem.Item{Kind: mem.Buffers, What: "reduce bucket", Bytes: p.of(z.Reduce), Count: z.Reduce,
 		From: "reduce_bucket_size"})
 	if s.World > 1 || z.HostParams { // a process alone has them where they are (_no_gather_coalesced)
-		rest := p.whole - p.persisted
-		ahead := min(rest, z.Prefetch+p.largest)
-		live := min(rest, z.Reuse/2+2*p.largest+z.Prefetch)
+		rest := p.params - p.persisted
+		ahead := min(rest, z.Prefetch+p.widest)
+		live := min(rest, z.Reuse/2+2*p.widest+z.Prefetch)
 		items = append(items,
 			mem.Item{Kind: mem.Parameters, What: "undivided", Bytes: p.of(p.persisted), Count: p.persisted,
 				From: "parameters up to stage3_param_persistence_threshold, whole in each process"},

@@ -82,6 +82,46 @@ func TestShardedBytes(t *testing.T) {
 	}
 }
 
+// Adapters of rank 8 of q and v, in 8 processes: what is frozen is divided, gathered and never divided as what is trained
+// is, and has no states. Weights of 4 bits are whole in each process of stage 2.
+func TestShardedAdapters(t *testing.T) {
+	const adapters = 32 * 2 * 2 * 8 * 4096
+	s := Step{Model: llama7B, Batch: 1, Length: 512, World: 8, Accumulate: 1, Weights: nn.BF16, Checkpointing: true,
+		Optimizer: "adamw_torch_fused", LoRA: &LoRA{Rank: 8, Targets: []string{"q_proj", "v_proj"}, Type: nn.BF16},
+		Shards: &Shards{Stage: 3, Reduce: 4096 * 4096, Prefetch: 15_099_494, Persistence: 40960, Reuse: 1e9, SubGroup: 1e9}}
+	e := Training(s)
+	for what, tt := range map[string]struct {
+		kind mem.Kind
+		want unit.Bytes
+	}{
+		partModel:               {mem.Parameters, 2 * (params7B + adapters) / 8},
+		"own part":              {mem.Gradients, 2 * adapters / 8},
+		"undivided":             {mem.Parameters, 2 * (norms7B + adapters)},
+		"gathered":              {mem.Parameters, 2 * (5e8 + 3*largest7B + 2*15_099_494)},
+		"reduce bucket":         {mem.Buffers, 2 * 4096 * 4096},
+		"flat copy of a bucket": {mem.Buffers, 2 * adapters},
+	} {
+		if got := line(e, tt.kind, what); got != tt.want {
+			t.Errorf("%s: %d bytes, want %d (%s)", what, got, tt.want, e.Unknown)
+		}
+	}
+	if got := line(e, mem.Optimizer, partModel); got != 12*adapters/8 {
+		t.Errorf("states of %d bytes, want %d", got, 12*adapters/8)
+	}
+	s.Shards, s.Quant = &Shards{Stage: 2, Reduce: 5e8}, &Quant{Bits: 4, Nested: true, Compute: nn.BF16, Loaded: nn.BF16}
+	e = Training(s)
+	const head, linears = 2 * largest7B, params7B - 2*largest7B - norms7B
+	if got, want := line(e, mem.Parameters, partModel), unit.Bytes(linears/2+2*(head+norms7B+adapters)); got != want {
+		t.Errorf("4 bits in stage 2: %d bytes of parameters, want %d (%s)", got, want, e.Unknown)
+	}
+	if got := line(e, mem.Optimizer, partModel); got != 12*adapters/8 {
+		t.Errorf("4 bits in stage 2: states of %d bytes, want %d", got, 12*adapters/8)
+	}
+	if line(e, mem.Buffers, "constants of quantised weights") == 0 {
+		t.Error("4 bits in stage 2: no constants")
+	}
+}
+
 // One process has all parts, and gathers nothing. An evaluation has no gradients of a step, nor their copies.
 func TestShardsAlone(t *testing.T) {
 	s := Step{Model: llama7B, Batch: 1, Length: 512, World: 1, Accumulate: 1, Weights: nn.BF16, Checkpointing: true,
@@ -148,7 +188,9 @@ func TestShardsWithoutFormula(t *testing.T) {
 		"preference":    func(s *Step) { s.Preference = &Preference{} },
 		"fused head":    func(s *Step) { s.Fused = true },
 		"Liger's":       func(s *Step) { s.Liger.Head = true },
-		"adapters":      func(s *Step) { s.LoRA = &LoRA{Rank: 8, Targets: []string{AllLinear}} },
+		"quantised": func(s *Step) {
+			s.LoRA, s.Quant = &LoRA{Rank: 8, Targets: []string{AllLinear}}, &Quant{Bits: 4, Compute: nn.BF16, Loaded: nn.BF16}
+		},
 		"on a CPU":      func(s *Step) { s.CPU = true },
 	} {
 		s := Step{Model: llama7B, Batch: 1, Length: 8, World: 8, Weights: nn.BF16, Optimizer: "adamw_torch",

@@ -386,13 +386,7 @@ func (s Step) resident(t *nn.Tape) []mem.Item {
 		items = append(items, mem.Item{Kind: mem.Parameters, What: partReference, Bytes: ref.ParamBytes + ref.BufferBytes,
 			Count: ref.Params, From: "a second copy of the weights, of the type of the model"})
 	}
-	switch {
-	case size.Buffers > 0 && s.Quant != nil:
-		items = append(items, s.Quant.constants(size))
-	case size.Buffers > 0:
-		items = append(items, mem.Item{Kind: mem.Buffers, What: partModel, Bytes: size.BufferBytes, Count: size.Buffers,
-			From: from})
-	}
+	items = append(items, s.buffers(size, from)...)
 	if s.World > 1 {
 		items = append(items, mem.Item{Kind: mem.Buffers, What: "DDP buckets", Bytes: size.GradBytes, Count: size.Trainable,
 			From: "DistributedDataParallel's, a second copy of the gradients (gradient_as_bucket_view=False)"})
@@ -401,4 +395,15 @@ func (s Step) resident(t *nn.Tape) []mem.Item {
 		items = append(items, s.balancing())
 	}
 	return items
+}
+
+// buffers is the line of the model's buffers, if it has some: the constants of its quantised weights among them.
+func (s Step) buffers(size nn.Size, from string) []mem.Item {
+	switch {
+	case size.Buffers == 0:
+		return nil
+	case s.Quant != nil:
+		return []mem.Item{s.Quant.constants(size)}
+	}
+	return []mem.Item{{Kind: mem.Buffers, What: partModel, Bytes: size.BufferBytes, Count: size.Buffers, From: from}}
 }
