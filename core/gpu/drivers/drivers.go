@@ -31,15 +31,30 @@ func List(ctx context.Context) ([]gpu.Device, error) {
 }
 
 // look is devices, for as long as ctx lasts: a driver that hangs keeps who reads its files.
-func (f *files) look(ctx context.Context) ([]gpu.Device, error) {
+func (f *files) look(ctx context.Context) ([]gpu.Device, error) { return moving(ctx, f.devices) }
+
+// still is how long no file is read by a driver that hangs.
+const still = time.Second
+
+// moving is what read returns. Past ctx's deadline it is waited for as long as files are read: many of them are, and a
+// busy machine gives this process little time.
+func moving(ctx context.Context, read func() []gpu.Device) ([]gpu.Device, error) {
 	done := make(chan []gpu.Device, 1)
-	go func() { done <- f.devices() }()
+	go func() { done <- read() }()
 	select {
 	case all := <-done:
 		return all, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("reading the kernel's files of the cards: no answer: %w", ctx.Err())
 	}
+	for before := int64(-1); errors.Is(ctx.Err(), context.DeadlineExceeded) && before != reads.Load(); {
+		before = reads.Load()
+		select {
+		case all := <-done:
+			return all, nil
+		case <-time.After(still):
+		}
+	}
+	return nil, fmt.Errorf("reading the kernel's files of the cards: no answer: %w", ctx.Err())
 }
 
 // none reports whether NVIDIA's driver has no card, or is not there.

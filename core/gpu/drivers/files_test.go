@@ -2,6 +2,7 @@ package drivers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -236,5 +237,36 @@ func TestOthers(t *testing.T) {
 	})
 	if diff := cmp.Diff([]int{2, 1, 0}, counts); diff != "" || err != nil {
 		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
+// On a busy machine what reads files is waited for past its deadline, and what hangs is not.
+func TestMoving(t *testing.T) {
+	t.Parallel()
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	slow := func() []gpu.Device {
+		for range 15 {
+			time.Sleep(still / 5)
+			text("etc/hostname")
+		}
+		return []gpu.Device{{Index: 7}}
+	}
+	if all, err := moving(late, slow); err != nil || len(all) != 1 {
+		t.Errorf("what still read was given up: %v, %v", all, err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := moving(gone, func() []gpu.Device { select {} }); !errors.Is(err, context.Canceled) {
+		t.Errorf("what was cancelled: %v", err)
+	}
+}
+
+// What hangs is given up. It runs alone: other tests read files.
+func TestHangs(t *testing.T) {
+	late, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	if _, err := moving(late, func() []gpu.Device { select {} }); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("what hangs: %v", err)
 	}
 }
