@@ -146,7 +146,7 @@ func TestFactoryDeepspeed(t *testing.T) {
 		"4 bits":         {2, nil, []string{"quantization_bit=4"}, "quantised weights with ZeRO 3"},
 		"4 bits below":   {2, nil, []string{"quantization_bit=4", "deepspeed=two.json"}, ""},
 		"adapters below": {2, nil, []string{"deepspeed=two.json"}, ""},
-		"a copy":         {2, nil, []string{"finetuning_type=full", "stage=dpo"}, "preference"},
+		"a copy":         {2, nil, []string{"finetuning_type=full", "stage=dpo"}, "reference model"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			args := append([]string{"a.yaml", "deepspeed=ds.json", "bf16=true"}, tt.args...)

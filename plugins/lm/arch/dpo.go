@@ -1,6 +1,9 @@
 package arch
 
-import "github.com/launch-ml/launch/core/nn"
+import (
+	"github.com/launch-ml/launch/core/mem"
+	"github.com/launch-ml/launch/core/nn"
+)
 
 // A Preference is a step of direct preference optimisation: a micro-batch of pairs, of a chosen and a rejected answer
 // each, whose logarithms of probabilities are compared with those of a reference. Chosen and rejected are one batch, so
@@ -30,6 +33,19 @@ func (d *decoder) columns() int64 {
 // partReference is the reference model: a second copy of the weights, or none with adapters, which are switched off
 // for it. All of it runs under no_grad.
 const partReference = "reference model"
+
+// refers reports whether there is a reference model: adapters have none of their own.
+func (s Step) refers() bool { return s.Preference != nil && !s.Preference.Precomputed && s.LoRA == nil }
+
+// reference is the line of the reference model, if there is one.
+func reference(t *nn.Tape) []mem.Item {
+	ref := t.Size(partReference)
+	if ref.Params == 0 {
+		return nil
+	}
+	return []mem.Item{{Kind: mem.Parameters, What: partReference, Bytes: ref.ParamBytes + ref.BufferBytes,
+		Count: ref.Params, From: "a second copy of the weights, of the type of the model"}}
+}
 
 // sequences is how many sequences a micro-batch has.
 func (s Step) sequences() int64 {

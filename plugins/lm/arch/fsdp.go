@@ -217,7 +217,7 @@ func (f *FSDP) reducing(u units, tied bool) int64 {
 // comparedWhole says what of preference optimisation has no formula with FSDP; "" for nothing.
 func (s Step) comparedWhole() string {
 	f, p := s.FSDP, s.Preference
-	copied := p != nil && !p.Precomputed && s.LoRA == nil
+	copied := s.refers()
 	switch {
 	case p == nil:
 		return ""

@@ -50,8 +50,8 @@ func (s Step) ofShards() string {
 		return fmt.Sprintf("the optimizer %q with DeepSpeed has no formula", s.Optimizer)
 	case s.Quant != nil && z.Stage == 3:
 		return "quantised weights with ZeRO 3 have no formula"
-	case s.Preference != nil:
-		return "preference optimisation with DeepSpeed has no formula"
+	case s.refers() && z.Stage == 3:
+		return "a reference model with ZeRO 3 has no formula"
 	case z.Stage == 3 && s.Fused:
 		return "trl's fused head with ZeRO 3 has no formula"
 	case z.Stage == 3 && s.Liger.Head:
@@ -112,6 +112,7 @@ func (s Step) sharded(t *nn.Tape) []mem.Item {
 		}
 	}
 	items = append(items, s.buffers(size, s.Model.Type+", counted from config.json")...)
+	items = append(items, reference(t)...) // whole: prepare_deepspeed gives it stage 0 (trl/models/utils.py)
 	if s.Balanced && s.Model.Experts != nil {
 		items = append(items, s.balancing())
 	}

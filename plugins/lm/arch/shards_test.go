@@ -122,6 +122,27 @@ func TestShardedAdapters(t *testing.T) {
 	}
 }
 
+// A preference's reference is whole in each process of stage 2. Adapters have none.
+func TestShardedReference(t *testing.T) {
+	s := Step{Model: llama7B, Batch: 1, Length: 128, World: 8, Accumulate: 1, Weights: nn.BF16, Checkpointing: true,
+		Optimizer: "adamw_torch_fused", Preference: &Preference{Reference: nn.BF16}, Shards: &Shards{Stage: 2, Reduce: 5e8}}
+	e := Training(s)
+	if got := line(e, mem.Parameters, partReference); got != 2*params7B {
+		t.Errorf("a reference of %d bytes, want %d (%s)", got, 2*params7B, e.Unknown)
+	}
+	if got := line(e, mem.Optimizer, partModel); got != 12*part7B {
+		t.Errorf("states of %d bytes, want %d", got, 12*part7B)
+	}
+	s.LoRA = &LoRA{Rank: 8, Targets: []string{"q_proj"}, Type: nn.BF16}
+	for _, stage := range []int64{2, 3} {
+		s.Shards.Stage = stage
+		if e = Training(s); !e.Known() || line(e, mem.Parameters, partReference) != 0 {
+			t.Errorf("adapters in stage %d: %q, a reference of %d bytes", stage, e.Unknown,
+				line(e, mem.Parameters, partReference))
+		}
+	}
+}
+
 // One process has all parts, and gathers nothing. An evaluation has no gradients of a step, nor their copies.
 func TestShardsAlone(t *testing.T) {
 	s := Step{Model: llama7B, Batch: 1, Length: 512, World: 1, Accumulate: 1, Weights: nn.BF16, Checkpointing: true,
@@ -185,7 +206,7 @@ func TestShardsWithoutFormula(t *testing.T) {
 		"without bf16":  func(s *Step) { s.Weights = nn.F32 },
 		"stage 4":       func(s *Step) { s.Shards.Stage = 4 },
 		"\"adafactor\"": func(s *Step) { s.Optimizer = "adafactor" },
-		"preference":    func(s *Step) { s.Preference = &Preference{} },
+		"a reference":   func(s *Step) { s.Preference = &Preference{Reference: nn.BF16} },
 		"fused head":    func(s *Step) { s.Fused = true },
 		"Liger's":       func(s *Step) { s.Liger.Head = true },
 		"quantised": func(s *Step) {

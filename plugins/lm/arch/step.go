@@ -382,10 +382,7 @@ func (s Step) resident(t *nn.Tape) []mem.Item {
 		{Kind: mem.Parameters, What: partModel, Bytes: size.ParamBytes, Count: size.Params, From: from},
 		s.stateLines(t),
 	}
-	if ref := t.Size(partReference); ref.Params > 0 {
-		items = append(items, mem.Item{Kind: mem.Parameters, What: partReference, Bytes: ref.ParamBytes + ref.BufferBytes,
-			Count: ref.Params, From: "a second copy of the weights, of the type of the model"})
-	}
+	items = append(items, reference(t)...)
 	items = append(items, s.buffers(size, from)...)
 	if s.World > 1 {
 		items = append(items, mem.Item{Kind: mem.Buffers, What: "DDP buckets", Bytes: size.GradBytes, Count: size.Trainable,
