@@ -103,6 +103,9 @@ func readShards(s *settings, t *training) string {
 		return at + ": " + why
 	}
 	shard(t, z)
+	if s.trl() && z.Stage == 3 && t.step.LoRA != nil { // trl/trainer/sft_trainer.py:872, dpo_trainer.py:696 of 1.16
+		t.step.Reentrant = t.step.Checkpointing
+	}
 	return ""
 }
 

@@ -278,3 +278,22 @@ func TestAxolotlDeepspeed(t *testing.T) {
 		})
 	}
 }
+
+// trl makes checkpoints of adapters reentrant in stage 3, whatever is asked; without adapters they stay as asked.
+func TestReentrantAdapters(t *testing.T) {
+	for name, tt := range map[string]struct {
+		file, peft string
+		want       bool
+	}{"stage 3": {zero3, "true", true}, "stage 2": {with2(`"stage": 2`), "true", false}, "all weights": {zero3, "false", false}} {
+		c := cmd(t, folder(t, map[string]string{"ds.json": tt.file}), "sft.py", "--config", "sft.yaml", "--bf16", "true",
+			"--gradient_checkpointing", "true", "--use_peft", tt.peft, "--deepspeed", "ds.json")
+		c.Args, c.Devices = append([]string{"torchrun", "--nproc_per_node", "2"}, c.Args[1:]...), 2
+		r := recognised(t, c)
+		if r.unknown != "" || r.step.Shards == nil {
+			t.Fatalf("%s: unknown because %q", name, r.unknown)
+		}
+		if r.step.Reentrant != tt.want {
+			t.Errorf("%s: reentrant is %t, want %t", name, r.step.Reentrant, tt.want)
+		}
+	}
+}

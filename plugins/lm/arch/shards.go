@@ -52,8 +52,6 @@ func (s Step) ofShards() string {
 		return "quantised weights with ZeRO 3 have no formula"
 	case s.refers() && z.Stage == 3:
 		return "a reference model with ZeRO 3 has no formula"
-	case z.Stage == 3 && s.Fused:
-		return "trl's fused head with ZeRO 3 has no formula"
 	case z.Stage == 3 && s.Liger.Head:
 		return "Liger's fused head with ZeRO 3 has no formula"
 	}
@@ -185,6 +183,9 @@ func (s Step) gatheredItems(p portion, training bool) (items []mem.Item) {
 		rest := p.params - p.persisted
 		ahead := min(rest, z.Prefetch+p.widest)
 		live := min(rest, z.Reuse/2+2*p.widest+z.Prefetch)
+		if s.Fused { // gathers the last layer by itself, in both directions (maybe_gather_lm_head_ctx, trl/trainer/utils.py:200)
+			live = min(rest, live+s.Model.Vocab*s.Model.Hidden)
+		}
 		items = append(items,
 			mem.Item{Kind: mem.Parameters, What: "undivided", Bytes: p.of(p.persisted), Count: p.persisted,
 				From: "parameters up to stage3_param_persistence_threshold, whole in each process"},

@@ -108,7 +108,11 @@ func TestShardedAdapters(t *testing.T) {
 	if got := line(e, mem.Optimizer, partModel); got != 12*adapters/8 {
 		t.Errorf("states of %d bytes, want %d", got, 12*adapters/8)
 	}
-	s.Shards, s.Quant = &Shards{Stage: 2, Reduce: 5e8}, &Quant{Bits: 4, Nested: true, Compute: nn.BF16, Loaded: nn.BF16}
+	s.Fused = true // which gathers the head once more
+	if got, want := line(Training(s), mem.Parameters, "gathered"), unit.Bytes(2*(5e8+4*largest7B+2*15_099_494)); got != want {
+		t.Errorf("with trl's fused head %d bytes are gathered, want %d", got, want)
+	}
+	s.Fused, s.Shards, s.Quant = false, &Shards{Stage: 2, Reduce: 5e8}, &Quant{Bits: 4, Nested: true, Compute: nn.BF16, Loaded: nn.BF16}
 	e = Training(s)
 	const head, linears = 2 * largest7B, params7B - 2*largest7B - norms7B
 	if got, want := line(e, mem.Parameters, partModel), unit.Bytes(linears/2+2*(head+norms7B+adapters)); got != want {
@@ -207,12 +211,11 @@ func TestShardsWithoutFormula(t *testing.T) {
 		"stage 4":       func(s *Step) { s.Shards.Stage = 4 },
 		"\"adafactor\"": func(s *Step) { s.Optimizer = "adafactor" },
 		"a reference":   func(s *Step) { s.Preference = &Preference{Reference: nn.BF16} },
-		"fused head":    func(s *Step) { s.Fused = true },
 		"Liger's":       func(s *Step) { s.Liger.Head = true },
 		"quantised": func(s *Step) {
 			s.LoRA, s.Quant = &LoRA{Rank: 8, Targets: []string{AllLinear}}, &Quant{Bits: 4, Compute: nn.BF16, Loaded: nn.BF16}
 		},
-		"on a CPU":      func(s *Step) { s.CPU = true },
+		"on a CPU": func(s *Step) { s.CPU = true },
 	} {
 		s := Step{Model: llama7B, Batch: 1, Length: 8, World: 8, Weights: nn.BF16, Optimizer: "adamw_torch",
 			Shards: &Shards{Stage: 3}}
