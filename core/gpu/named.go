@@ -55,7 +55,31 @@ func Named(name string) (Card, bool) {
 			}
 		}
 	}
-	return Card{}, false
+	return alike(without(words(name), "pcie", "sxm"))
+}
+
+// alike is the smallest of the cards that a name leaves open, where that makes no difference: their memory is the same
+// within a hundredth. An H100 NVL is never called an H100 alone.
+func alike(typed []string) (least Card, ok bool) {
+	most := unit.Bytes(0)
+	for _, name := range variants(typed) {
+		w := words(name)
+		if slices.Contains(w, "nvl") {
+			continue
+		}
+		for _, c := range cards {
+			if c.Name == name && (most == 0 || c.Bytes() < least.Bytes()) {
+				least = c
+			}
+			if c.Name == name {
+				most = max(most, c.Bytes())
+			}
+		}
+	}
+	if most == 0 || most-least.Bytes() >= most/100 {
+		return Card{}, false
+	}
+	return least, true
 }
 
 // Sizes are the cards that a name leaves open, "A100 40GB" and "A100 80GB" of "A100".
