@@ -76,7 +76,8 @@ func (c lmCards) table(p *printer) {
 		"The steps of rows 88 to 94 and 124 were changed then, since trl makes embedding and adapters bfloat16 again, " +
 		"and those of 117 to 120; row 124 fits since. On 2026-11-30 rows 113, 114 and 116 got their whole steps and the " +
 		"sizes of their models, which have a formula since; 67, 68 and 125 their 8 cards, 126 its 4 bits; and 127 is a " +
-		"loop of its own, as 128 is.")
+		"loop of its own, as 128 is. Row 43 showed that day that softmax makes one tensor more in backward; rows 42 to 47 " +
+		"got the logits that their loop holds. Rows 131 and 132, of the same program, came after that.")
 	c.summary(p)
 	c.rows(p)
 }
