@@ -40,6 +40,7 @@ func (t *Tape) SDPABiased(q, k, v, bias Tensor) Tensor {
 	lse = o.out(lse)
 	return o.ends(y, func() {
 		o.save(q, k, v, bias, y, lse)
+		o.scratch(q)
 		for _, x := range []Tensor{q, k, v, bias} {
 			o.fresh(x, x.dense())
 		}

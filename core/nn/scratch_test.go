@@ -43,12 +43,17 @@ func TestSoftmaxProduct(t *testing.T) {
 
 // A fused attention accumulates the gradient of q in float32, in whole tiles.
 func TestFusedScratch(t *testing.T) {
-	got := onCard(t, func(t *Tape) Tensor {
-		head := func(name string) Tensor { return t.MulScalar(t.Param(name, 2, 8, 100, 40)) }
-		return t.SDPA(head("q"), head("k"), head("v"))
-	})
 	const want = 4 * 2 * 8 * 128 * (64 + 1)
-	if got != want {
-		t.Errorf("%d bytes, want %d", got, want)
+	for _, biased := range []bool{false, true} {
+		got := onCard(t, func(t *Tape) Tensor {
+			head := func(name string) Tensor { return t.MulScalar(t.Param(name, 2, 8, 100, 40)) }
+			if biased {
+				return t.SDPABiased(head("q"), head("k"), head("v"), t.Zeros(F32, 1, 1, 100, 100))
+			}
+			return t.SDPA(head("q"), head("k"), head("v"))
+		})
+		if got != want {
+			t.Errorf("with a mask %t: %d bytes, want %d", biased, got, want)
+		}
 	}
 }
