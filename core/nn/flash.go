@@ -12,10 +12,10 @@ func (t *Tape) FlashSDPA(q, k, v Tensor) Tensor {
 }
 
 // scratch enters what the backward pass of a fused attention has on a card beside its results: the gradient of q in
-// float32, in whole tiles, and the sum of each token's result times its gradient. FlashAttention has tiles of 128 tokens
-// and 32 channels (of 64 above 128: mha_bwd). The memory-efficient kernel has some of 64 and 64 at least
-// (workspace_elements_gq in transformers/cuda/mem_eff_attention/kernel_backward.h, from PyTorch 2.1 on for float32 too).
-// No recording has seen it.
+// float32, in whole tiles, and the sum of each token's result times its gradient. FlashAttention has tiles of 128
+// tokens and 32 channels (of 64 above 128: mha_bwd). The memory-efficient kernel has some of 64 and 64 at least
+// (workspace_elements_gq in transformers/cuda/mem_eff_attention/kernel_backward.h, from PyTorch 2.1 on for float32,
+// too). No recording has seen it.
 func (r recorder) scratch(q Tensor) {
 	if r.t.CPU || r.t.Dispatched {
 		return

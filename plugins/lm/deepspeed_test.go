@@ -284,7 +284,10 @@ func TestReentrantAdapters(t *testing.T) {
 	for name, tt := range map[string]struct {
 		file, peft string
 		want       bool
-	}{"stage 3": {zero3, "true", true}, "stage 2": {with2(`"stage": 2`), "true", false}, "all weights": {zero3, "false", false}} {
+	}{
+		"stage 3": {zero3, "true", true}, "stage 2": {with2(`"stage": 2`), "true", false},
+		"all weights": {zero3, "false", false},
+	} {
 		c := cmd(t, folder(t, map[string]string{"ds.json": tt.file}), "sft.py", "--config", "sft.yaml", "--bf16", "true",
 			"--gradient_checkpointing", "true", "--use_peft", tt.peft, "--deepspeed", "ds.json")
 		c.Args, c.Devices = append([]string{"torchrun", "--nproc_per_node", "2"}, c.Args[1:]...), 2

@@ -138,7 +138,8 @@ func (n Net) feedForward(t *nn.Tape, x nn.Tensor, i int64) nn.Tensor {
 }
 
 func (n Net) mlp(t *nn.Tape, name string, x nn.Tensor) nn.Tensor {
-	return t.Sequential(name, x, nn.Linear{Out: n.Hidden}.Module(), (*nn.Tape).GELU, n.dropout, nn.Linear{Out: n.Dim}.Module(), n.dropout)
+	return t.Sequential(name, x, nn.Linear{Out: n.Hidden}.Module(), (*nn.Tape).GELU, n.dropout,
+		nn.Linear{Out: n.Dim}.Module(), n.dropout)
 }
 
 // pairs is one block of pair-wise cross-attention on the state x. held is the attention after its dropout, which the

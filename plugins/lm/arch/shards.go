@@ -183,7 +183,7 @@ func (s Step) gatheredItems(p portion, training bool) (items []mem.Item) {
 		rest := p.params - p.persisted
 		ahead := min(rest, z.Prefetch+p.widest)
 		live := min(rest, z.Reuse/2+2*p.widest+z.Prefetch)
-		if s.Fused { // gathers the last layer by itself, in both directions (maybe_gather_lm_head_ctx, trl/trainer/utils.py:200)
+		if s.Fused { // gathers the last layer by itself, both ways (maybe_gather_lm_head_ctx in trl/trainer/utils.py)
 			live = min(rest, live+s.Model.Vocab*s.Model.Hidden)
 		}
 		items = append(items,

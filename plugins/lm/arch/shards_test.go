@@ -82,7 +82,7 @@ func TestShardedBytes(t *testing.T) {
 	}
 }
 
-// Adapters of rank 8 of q and v, in 8 processes: what is frozen is divided, gathered and never divided as what is trained
+// Adapters of rank 8 of q and v, in 8 processes: what is frozen is divided, gathered or kept whole as what is trained
 // is, and has no states. Weights of 4 bits are whole in each process of stage 2.
 func TestShardedAdapters(t *testing.T) {
 	const adapters = 32 * 2 * 2 * 8 * 4096
@@ -109,10 +109,12 @@ func TestShardedAdapters(t *testing.T) {
 		t.Errorf("states of %d bytes, want %d", got, 12*adapters/8)
 	}
 	s.Fused = true // which gathers the head once more
-	if got, want := line(Training(s), mem.Parameters, "gathered"), unit.Bytes(2*(5e8+4*largest7B+2*15_099_494)); got != want {
+	const more = 2 * (5e8 + 4*largest7B + 2*15_099_494)
+	if got, want := line(Training(s), mem.Parameters, "gathered"), unit.Bytes(more); got != want {
 		t.Errorf("with trl's fused head %d bytes are gathered, want %d", got, want)
 	}
-	s.Fused, s.Shards, s.Quant = false, &Shards{Stage: 2, Reduce: 5e8}, &Quant{Bits: 4, Nested: true, Compute: nn.BF16, Loaded: nn.BF16}
+	s.Fused, s.Shards = false, &Shards{Stage: 2, Reduce: 5e8}
+	s.Quant = &Quant{Bits: 4, Nested: true, Compute: nn.BF16, Loaded: nn.BF16}
 	e = Training(s)
 	const head, linears = 2 * largest7B, params7B - 2*largest7B - norms7B
 	if got, want := line(e, mem.Parameters, partModel), unit.Bytes(linears/2+2*(head+norms7B+adapters)); got != want {

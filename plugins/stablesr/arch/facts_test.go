@@ -196,7 +196,8 @@ func TestClosedForm(t *testing.T) {
 		{"256 of 2", stock(t), 2, 256, false, 8.2},
 		{"unfrozen 1, xformers", read(t, Stock("LatentDiffusionSRTextWT", map[string]any{"unfrozen_diff": true}), NoEdge), 1, 512, true, 22.4},
 	} {
-		e := Step{Model: tt.model, Batch: tt.batch, Size: tt.size, Xformers: tt.xformers, DDP: true, Queue: 180, Torch1: true, Dispatched: true}.Training()
+		e := Step{Model: tt.model, Batch: tt.batch, Size: tt.size, Xformers: tt.xformers, DDP: true, Queue: 180,
+			Torch1: true, Dispatched: true}.Training()
 		if !e.Known() {
 			t.Errorf("%s: %s", tt.what, e.Unknown)
 			continue
