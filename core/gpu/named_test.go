@@ -37,7 +37,8 @@ func TestNamed(t *testing.T) {
 		"Intel(R) Arc(TM) A770 Graphics": {"Arc A770", 15473}, "Intel(R) Data Center GPU Max 1550": {"Max 1550", 65536},
 		"RTX 3050": {"RTX 3050", 8192}, "NVIDIA GeForce RTX 4060 Laptop GPU": {"RTX 4060 Laptop", 7806},
 		"A100": {}, "V100": {},
-		"H100": {"H100 80GB", 80995}, "NVIDIA H100 SXM5": {"H100 80GB", 80995}, "GTX 1060": {}, "RTX 4060 Ti": {}, "NVIDIA": {},
+		"H100": {"H100 80GB", 80995}, "NVIDIA H100 SXM5": {"H100 80GB", 80995},
+		"GTX 1060": {}, "RTX 4060 Ti": {}, "NVIDIA": {},
 		"": {}, "3061": {},
 		"RTX 3060 x": {}, "RTX 2080 Laptop GPU": {}, "12GiB": {}, "24": {}, "RTX 6000": {}, "RTX": {},
 	} {
