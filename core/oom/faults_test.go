@@ -296,6 +296,19 @@ func TestStampedTracebacks(t *testing.T) {
 	if r := reported(t, caught); r.Fatal {
 		t.Errorf("a warning's: %s", r.Cause)
 	}
+	const noted = "(Worker_TP0 pid=41) WARNING 03-04 05:06:07 [optional.py:12] "
+	absent := "an optional kernel is left out\n" + began + frames +
+		"ImportError: libcudart.so.12: cannot open shared object file: No such file or directory\n"
+	for text, fatal := range map[string]bool{
+		stamped(noted, absent) + "(Worker_TP0 pid=41) INFO 03-04 05:06:08 [run.py:3] captured\n": false,
+		stamped(noted, absent): true, // it was the last that was said
+		stamped(strings.Replace(noted, "WARNING", "ERROR", 1), absent) + "epoch 1 is begun\n": true,
+		stamped(noted, began+frames+"KeyError: 'crop'\n") + "ready\n":                         false,
+	} {
+		if r := reported(t, text); r.Fatal != fatal || r.OOM {
+			t.Errorf("fatal %v, oom %v: %s\n%s", r.Fatal, r.OOM, r.Cause, text)
+		}
+	}
 }
 
 // What is logged of a device's fault, or printed alone of weights that do not fit, ends a program if nothing follows.

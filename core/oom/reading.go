@@ -91,7 +91,7 @@ var raisedLine = rx(`^(?:[A-Za-z_]\w*\.)*([A-Za-z_]\w*)(?:: \S.*|:?\s*)$`)
 func readRow(rs []printed.Row, i int) (finding, bool) {
 	body := strings.TrimSpace(rs[i].Body)
 	f, _, ok := readText(rs, i, body)
-	if !ok && raisedHere(rs, i) && !setAside(rs, i) {
+	if !ok && raisedHere(rs, i) && !setAside(rs, i) && !printed.Warned(rs, i) {
 		f, ok = finding{rule: anyException, at: i, name: raisedLine.FindStringSubmatch(body)[1], traced: true, fatal: !ignored(rs, i) && !harnessAbove(rs, i)}, true
 	}
 	if i+1 >= len(rs) || ok && f.rule.name != "exception" && f.rule.name != "aborted" {
@@ -163,7 +163,7 @@ func readText(rs []printed.Row, i int, text string) (f finding, start int, ok bo
 		}
 		m := matched(r, rs, i, text, at[0])
 		switch {
-		case m.explained(), m.ofFault() && (warning.MatchString(text) || setAside(rs, i)):
+		case m.explained(), m.ofFault() && (printed.Warned(rs, i) || warning.MatchString(text) || setAside(rs, i)):
 			return finding{}, 0, false
 		case m.advised(at[0]):
 			continue

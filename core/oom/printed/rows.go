@@ -16,7 +16,7 @@ type Row struct {
 	Rank   string // as "[rank3]", where the prefix says so
 	Boxed  bool   // it stood in a box
 	More   bool   // it goes on a line that another row began
-	Mild   bool   // of a traceback in a logger's record: its level is that of a program that goes on
+	Mild   bool   // it stood in a logger's record whose level is that of a program that goes on
 	Source bool   // it stood in the box of a traceback, which shows source and not what happened
 }
 
@@ -206,8 +206,19 @@ func (r *Row) Unprefix() {
 		r.Body = r.Body[m[1]:]
 	}
 	if message, ok := RichFirst([]byte(r.Body)); ok {
+		r.Mild = r.Mild || warningHead.MatchString(r.Body)
 		r.Body = string(message)
 	}
+}
+
+// warningHead is the level of a warning at the head of a record. Whole programs are logged at level INFO by who started
+// them: that says nothing.
+var warningHead = rx(`^(?:\[[^\]]{4,24}\]\s+|\s*)WARNING\s`)
+
+// Warned reports whether a row is of a warning, and not the last that was printed: the program went on.
+func Warned(rs []Row, i int) bool {
+	said := func(r Row) bool { return !r.Mild && strings.TrimSpace(r.Body) != "" }
+	return rs[i].Mild && slices.ContainsFunc(rs[i+1:], said)
 }
 
 // unbox takes off the frame that rich draws around a traceback (Rich, rich/traceback.py and rich/box.py).
