@@ -168,8 +168,7 @@ var memoryRules = []rule{
 	wentOn(`(?i)out of memory happened\b.*retract|Warning: CUDA initialization: .*: out of memory`),
 
 	// --- PyTorch's caching allocator: c10/cuda/CUDACachingAllocator.cpp and its like ---------------------------------
-	gpu(sure, raised, `(?:CUDA|HIP|XPU|MPS backend|NPU|MUSA) out of memory\b\.?.{0,12}(?:Tried to|\(MPS|$)`),
-	gpu(sure, raised, `(?:CUDA|HIP|XPU|MPS backend|NPU|MUSA) out of memory\.`),
+	gpu(sure, raised, `(?:CUDA|HIP|XPU|MPS backend|NPU|MUSA) out of memory(?:\.|\b.{0,12}(?:Tried to|\(MPS|$))`),
 	// the same assert stands in two files: in the allocator it replaces the message, in PeerToPeerAccess NVML is broken
 	other("nvml", suspected, spoken, "NVML does not work here, and expandable segments need it",
 		`(?:NVML_SUCCESS|nvml\w*\().*INTERNAL ASSERT FAILED.*PeerToPeerAccess`),
@@ -201,8 +200,9 @@ var memoryRules = []rule{
 		`Triton Error \[\w+\]: out of memory|CUDA runtime error in .{1,200}: out of memory`,
 		`\[CUDA\] out of memory|[Ee]rror out of memory at line \d|MIOpen Error: .*Memory not available to allocate`,
 		`cuda\w+ (?:error|failed:?|failure:?) out of memory|CUDA failure 2: out of memory|(?:Prefill|Decode) out of memory\.`,
-		`\bCuError\(2[,)]|GPU memory is overflow|memory isn't enough and alloc failed|is more than total mem size : \d`,
-		`error code is 207001|ACL_ERROR_RT_MEMORY_ALLOCATION|EL0004\S* `),
+		`\bCuError\(2[,)]|GPU memory is overflow`),
+	gpu(probable, spoken, `memory isn't enough and alloc failed|is more than total mem size : \d|error code is 207001|`+
+		`ACL_ERROR_RT_MEMORY_ALLOCATION|EL0004\S* `).press(),
 	gpu(probable, decreed, `^ERROR: Out of GPU memory trying`, `\bNot enough memory to handle \d+ `),
 	// C programs' check macros, of ggml and the CUDA samples, say where: "CUDA error 2 at file.cu:462: out of memory"
 	gpu(probable, spoken,
@@ -334,8 +334,7 @@ var memoryRules = []rule{
 	shm(sure, spoken, `Error while creating shared memory segment |shm\w*\.(?:h|cc):\d+ NCCL WARN .*No space left`,
 		`nccl-\w+.{0,120}No space left on`).because("shared memory (/dev/shm) is full: NCCL has no room for its buffers"),
 	shm(sure, spoken,
-		`insufficient shared memory \(shm\)|[Bb]us error.*out of shared memory|workers? (?:are|is) out of shared memory`),
-	shm(sure, spoken,
+		`insufficient shared memory \(shm\)|[Bb]us error.*out of shared memory|workers? (?:are|is) out of shared memory`,
 		`(?:unable to (?:write to|resize|allocate shared memory|open shared memory)|/torch_\d|/dev/shm).{0,120}No space left`,
 		`No space left on device.{0,60}(?:/dev/shm|shared memory)`),
 	shm(probable, spoken, `unable to (?:allocate|resize) shared memory`),
@@ -360,10 +359,10 @@ var memoryRules = []rule{
 		`\b(?:mem|vmem|pmem|pvmem|rss)\b (?:job total )?\d+ ?\w* exceed\w* (?:resource )?limit|`+
 			`hard limit "?\w*(?:vmem|rss|data)\b|memory usage threshold|systemd-oomd.*[Kk]illed`,
 		`^Job exceeded a memory resource limit|enforced h_(?:vmem|rss|data)\w* limit`,
-		`^Killed /\S+ due to memory |[Kk]illed .{0,40}\bexcessive memory|sending SIG(?:TERM|KILL) to process \d+ .*badness`),
-	// YARN's containers; HTCondor's starter; Vertex AI; Colab and Kaggle
-	kill(sure, spoken, `for exceeding (?:\w+ )?memory limits|gone over (?:cgroup )?memory limit|`+
-		`replica \w+ \d+ ran out-of-memory and exited`,
+		`^Killed /\S+ due to memory |[Kk]illed .{0,40}\bexcessive memory|sending SIG(?:TERM|KILL) to process \d+ .*badness`,
+		// YARN's containers; HTCondor's starter; Vertex AI; Colab and Kaggle
+		`for exceeding (?:\w+ )?memory limits|gone over (?:cgroup )?memory limit|`+
+			`replica \w+ \d+ ran out-of-memory and exited`,
 		`\b[Jj]ob .{0,40}\bput on hold by .*\b[Mm]emory|[Hh]old [Rr]eason\b.*\b[Mm]emory`,
 		`crashed after using all available RAM|tried to allocate more memory than is available`),
 	// distributed/scheduler.py of Dask, once a task's workers have died several times
@@ -407,8 +406,8 @@ var otherRules = []rule{
 		`Received (?:1|Signals\.SIGHUP) death signal|SignalException: .* got signal: 1\b|closing signal SIGHUP`,
 		`Signal 1 \(SIGHUP\) received|^\s*Hangup\s*$`),
 	other("nccl", suspected, consequence, "a collective operation timed out: another rank is gone or stuck",
-		`[Ww]atchdog caught collective operation timeout|NCCL operations have failed or timed out`,
 		`collective operation timeout|Timed out waiting \d+ms`),
+	other("nccl", suspected, consequence, "another rank or the network is gone", `NCCL operations have failed or timed`),
 	other("terminated", killed, consequence, "terminated by SIGTERM",
 		`[Rr]eceived (?:signal )?(?:SIGTERM|15|Signals\.SIGTERM)|Signal 15 \(SIGTERM\) received|^\s*Terminated\s*$`,
 		`SignalException|(?i:exit ?code|return code)[ :=]+(?:-15|143)\b`),

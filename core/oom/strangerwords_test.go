@@ -164,3 +164,30 @@ func TestHeadlineHasItsDetail(t *testing.T) {
 		t.Errorf("it is %q, and should be %q", r.Cause, want)
 	}
 }
+
+// What the runtimes of an NPU log of its memory is what a traceback below it ended by, were it not cut off.
+func TestRefusalAboveACutTraceback(t *testing.T) {
+	for _, said := range []string{
+		"[mem_pool.cc:77] Take] TotalUsed : 900 plus alloc size : 200 is more than total mem size : 1000.",
+		"[mem_pool.cc:78] Take] Malloc device memory failed, error code is 207001",
+	} {
+		log := class{name: said, oom: true, fatal: true, text: "epoch 1 loss 0.4\n[ERROR] PRE_ACT(9,f,python):" + said + "\n" +
+			began + inMain + call("/p/mindspore/ops.py", "run", "real_run(x)")}
+		log.check(t)
+	}
+}
+
+// A rank that lost another one has not waited for it in vain: which of both NCCL's summary says is not to be known.
+func TestLostPeerIsNoTimeout(t *testing.T) {
+	const summary = "[rank3]:[E ProcessGroupNCCL.cpp:523] [Rank 3] Some NCCL operations have failed or timed out.\n"
+	lost := reported(t, "n3:70:91 [0] socket.cc:50 NCCL WARN socketProgress: Connection closed by remote peer n1<4077>"+
+		"\n"+summary)
+	if !lost.Fatal || lost.OOM || lost.NotMemory != "nccl" || strings.Contains(lost.Cause, "timed out") {
+		t.Errorf("a lost peer: fatal %v, %q: %s", lost.Fatal, lost.NotMemory, lost.Cause)
+	}
+	late := reported(t, "[rank3]:[E ProcessGroupNCCL.cpp:474] [Rank 3] Watchdog caught collective operation timeout: "+
+		"WorkNCCL(SeqNum=9, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600041 milliseconds\n"+summary)
+	if !late.Fatal || late.NotMemory != "nccl" || !strings.Contains(late.Cause, "timed out") {
+		t.Errorf("a timeout: fatal %v, %q: %s", late.Fatal, late.NotMemory, late.Cause)
+	}
+}
