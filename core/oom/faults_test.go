@@ -37,6 +37,10 @@ func TestFaults(t *testing.T) {
 			began + inMain + "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).\n",
 			began + inMain + "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.\n",
 			"docker: Error response from daemon: nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.6\n"},
+		"bad_image": {
+			began + inMain + "torch.AcceleratorError: CUDA error: device kernel image is invalid\n",
+			began + inMain + "cupy_backends.cuda.api.driver.CUDADriverError: CUDA_ERROR_INVALID_IMAGE: device kernel image " +
+				"is invalid\n"},
 		"fabric": {began + inMain + "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet " +
 			"initialized\n"},
 		"cpu_build": {began + inMain + "AssertionError: Torch not compiled with CUDA enabled\n",

@@ -64,8 +64,7 @@ var Faults = []Fault{
 		Cause: "this build has no code for this GPU: it was compiled for other cards",
 		Spoken: `no kernel image is available|cudaErrorNoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU|` +
 			`hipErrorNoBinaryForGpu|hipErrorSharedObjectInitFailed|(?:error|: )\W*invalid device function|` +
-			`cudaErrorInvalidDeviceFunction|hipErrorInvalidDeviceFunction|device kernel image is invalid|` +
-			`cudaErrorInvalidKernelImage|CUDA_ERROR_INVALID_IMAGE|PTX JIT compil|CUDA_ERROR_INVALID_PTX|` +
+			`cudaErrorInvalidDeviceFunction|hipErrorInvalidDeviceFunction|PTX JIT compil|CUDA_ERROR_INVALID_PTX|` +
 			`HSA_STATUS_ERROR_INVALID_ISA|TensileLibrary\S*.{0,80}for GPU arch|` +
 			`is not defined for option 'gpu-(?:name|architecture)'|Unsupported gpu architecture '`,
 		Do: []Step{
@@ -115,6 +114,15 @@ var Faults = []Fault{
 		Do: []Step{
 			{"a newer driver, or a build for the CUDA that nvidia-smi names at its top right", "",
 				`nvidia-smi; python -c "import torch; print(torch.version.cuda)"`}}},
+	{Name: "bad_image",
+		Cause: "the driver cannot read the code that it was given for this GPU: a newer toolkit made it, it is for another " +
+			"card, or it is damaged",
+		Spoken: `device kernel image is invalid|cudaErrorInvalidKernelImage|CUDA_ERROR_INVALID_IMAGE|hipErrorInvalidImage`,
+		Do: []Step{
+			{"a newer driver, or compilers of GPU code (torch, Triton and its ptxas) of no newer a CUDA than the one that " +
+				"nvidia-smi names at its top right", "",
+				`nvidia-smi; python -c "import torch; print(torch.version.cuda)"; pip show triton`},
+			{"the code compiled anew, of which a copy is kept", "", "rm -r ~/.triton/cache"}}},
 	{Name: "fabric",
 		Cause: "the machine's NVSwitches are not set up: its fabric manager does not run, or is of another version",
 		Spoken: `system not yet initialized|cudaErrorSystemNotReady|CUDA_ERROR_SYSTEM_NOT_READY|` +
