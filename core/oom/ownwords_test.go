@@ -99,3 +99,39 @@ func TestReraisedIsNamed(t *testing.T) {
 		t.Errorf("without what was raised, it is all there is: fatal %v, %s", alone.Fatal, alone.Cause)
 	}
 }
+
+// Ray's actor names what its class could not import.
+func TestFailedImportIsNamed(t *testing.T) {
+	r := reported(t, "(main_task pid=77) "+began+inMain+"ray.exceptions.RayTaskError(RuntimeError): ray::Actor.start() "+
+		"(pid=81, ip=10.0.0.1)\nRuntimeError: The actor with name Actor failed to import on the worker. This may be because "+
+		"needed library dependencies are not installed in the worker environment:\n\n"+began+
+		"  File \"/p/ray/function_manager.py\", line 7, in _load\n    pickle.loads(b)\n"+
+		"ImportError: /p/fused.so: undefined symbol: _ZN3c105ErrorC2E\n")
+	if !r.Fatal || r.OOM || !strings.Contains(r.Cause, "undefined symbol") {
+		t.Errorf("fatal %v, %q: %s", r.Fatal, r.NotMemory, r.Cause)
+	}
+}
+
+// Where several processes print at once, an exception's message stands in another line than its head.
+func TestHeadlessMessages(t *testing.T) {
+	for _, message := range []string{
+		"Expected all tensors to be on the same device, but found at least two devices, cuda:1 and cpu!",
+		"mat1 and mat2 shapes cannot be multiplied (4x9 and 8x2)",
+		"The size of tensor a (3) must match the size of tensor b (5) at non-singleton dimension 1",
+		"element 0 of tensors does not require grad and does not have a grad_fn",
+		"one of the variables needed for gradient computation has been modified by an inplace operation",
+		"Trying to backward through the graph a second time",
+		"Expected to have finished reduction in the prior iteration before starting a new one.",
+		"expected scalar type Half but found Float",
+	} {
+		r := reported(t, began+began+inMain+inMain+message+"\n  0%|          | 0/75 [00:00<?, ?it/s]\n"+
+			"E0304 05:06:07.1 8 api.py:826] failed (exitcode: 1) local_rank: 0 (pid: 9) of binary: /usr/bin/python3\n")
+		if !r.Fatal || r.OOM || r.NotMemory != "exception" || !strings.HasPrefix(r.Cause, message[:18]) {
+			t.Errorf("fatal %v, %q: %s", r.Fatal, r.NotMemory, r.Cause)
+		}
+	}
+	prose := reported(t, "# mat1 and mat2 must have the same type here\nmat1 and mat2 are 4 by 4\nstep 1 loss 0.4\n")
+	if r := prose; r.Fatal {
+		t.Errorf("prose: %s", r.Cause)
+	}
+}

@@ -131,9 +131,9 @@ func inShm(rs []printed.Row, at int) bool {
 	return slices.ContainsFunc(rs[max(0, at-5):at], func(r printed.Row) bool { return shmFrames.MatchString(r.Body) })
 }
 
-// wrapper begins the text of an exception that contains another process's: torch/multiprocessing/spawn.py, which until 1.5
-// raised a bare Exception.
-var wrapper = rx(`^-- Process \d+ terminated with the following error:`)
+// wrapper begins the text of an exception that contains another process's: torch/multiprocessing/spawn.py, which until
+// 1.5 raised a bare Exception; Ray's function_manager.py, of a class that a worker could not import.
+var wrapper = rx(`^-- Process \d+ terminated with the following error:|\w failed to import on the worker\. .*:$`)
 
 // wraps reports whether a wrapper begins at a row or right after it.
 func wraps(rs []printed.Row, i int) bool {

@@ -423,6 +423,7 @@ var otherRules = []rule{
 // lastRules are an exception that no other rule knows.
 var lastRules = []rule{
 	{name: "exception", kind: NoMemory, weight: exception, nature: raised, re: exceptionLine},
+	{name: "exception", kind: NoMemory, weight: exception, nature: raised, re: printed.Headless},
 	// LightGBM's include/LightGBM/utils/log.h, which throws it
 	{name: "exception", kind: NoMemory, weight: exception - 1, nature: decreed, re: rx(`^\[LightGBM\] \[Fatal\] `)},
 }

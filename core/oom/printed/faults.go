@@ -335,6 +335,13 @@ var Faults = []Fault{
 			`NCCL Error \d+:|Connection (?:closed|reset) by (?:remote )?peer|[Ss]ocket [Tt]imeout`},
 }
 
+// Headless are messages of exceptions whose heads are in another line: several processes printed at once. They are
+// ATen's (TensorIterator.cpp, LinearAlgebra.cpp, ExpandUtils.cpp, ScalarType's checks) and autograd's.
+var Headless = rx(`^(?:Expected all tensors to be on the same device, but|` +
+	`mat1 and mat2 (?:shapes cannot be multiplied|must have)|The size of tensor a \(\d+\) must match the size|element \d+ of tensors does not require grad|` +
+	`one of the variables needed for gradient computation has been|Trying to backward through the graph a second|` +
+	`Expected to have finished reduction in the prior iteration|expected scalar type \w+ but found )`)
+
 // Crashes are tried after all other texts but that of an exception: what a shell, a launcher or a language's runtime
 // prints of a process that ended by a signal or gave up (bash's jobs.c, zsh's and fish's words, glibc's malloc.c,
 // libc++abi, CPython's faulthandler.c, ggml.c). By a code alone, it is the end of another process.

@@ -75,6 +75,8 @@ var (
 		"executable file not", "unknown command", "deleted at request",
 		"term_runlimit", "term_cpulimit", "term_threadlimit", "term_processlimit", "term_preempt", "term_owner",
 		"term_admin", "term_force", "unhandled system error", "userscripterror",
+		"be on the same device", "mat1 and mat2", "must match the size", "not require grad", "for gradient computation",
+		"through the graph a", "finished reduction in", "expected scalar type",
 	}
 	FrameWords = []string{"  file \"", "❱"}
 )
