@@ -127,7 +127,7 @@ var noExpandable = []struct {
 	why string
 }{
 	{rx(`17179869184\.00 GiB`), "on WSL or Windows they are not supported"}, // NVML_VALUE_NOT_AVAILABLE, 2^64 B
-	{rx(`^\s*File "[A-Za-z]:\\`), "on Windows they are not supported"},
+	{rx(`(?:^\s*|\] )File "[A-Za-z]:\\`), "on Windows they are not supported"},
 	{rx(`expandable_segments not supported`), "this platform does not support them"},
 	{rx(`CUDA driver error: out of memory`), "they are on already"}, // only their cuMemCreate says it so
 	{rx(`PeerToPeerAccess\.cpp`), "they need an NVML that works"},

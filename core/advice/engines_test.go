@@ -32,6 +32,14 @@ func TestOwnSettings(t *testing.T) {
 			"allocating " +
 			"1448.04 MiB on device 0: cudaMalloc failed: out of memory\nmain: error: unable to load model\n",
 			[]string{"-ngl (fewer)"}, "-ctk"},
+		"a model named llama": {"[2026-03-04 05:06:07] llama_model: INFO: a decoder of 32 layers\n" + trace +
+			"torch.OutOfMemoryError: CUDA out of memory. " + sizes + "\n", []string{step}, "-ngl"},
+		"llama.cpp's context": {"llama_kv_cache: size = 4096.00 MiB\nllama_init_from_model: failed to initialize the " +
+			"context: failed to allocate compute pp buffers\n", []string{"-ctk"}, step},
+		"vLLM's workers": {"(RayWorkerWrapper pid=7) " + trace + "(RayWorkerWrapper pid=7) torch.OutOfMemoryError: CUDA out " +
+			"of memory. " + sizes + "\n", []string{"--max-num-seqs"}, step},
+		"vLLM's core": {"(EngineCore_DP0 pid=7) INFO the model is loaded\n" + trace + "torch.OutOfMemoryError: CUDA out of " +
+			"memory. " + sizes + "\n", []string{"--max-num-seqs"}, step},
 		"ollama": {"Error: llama runner process has terminated: CUDA error: out of memory\n",
 			[]string{"num_gpu", "OLLAMA_KV_CACHE_TYPE"}, step},
 		"TGI": {"2026-03-04T05:06:07.1Z ERROR warmup:warmup: text_generation_client: lib.rs:33: Server error: Not enough " +

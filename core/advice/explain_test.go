@@ -319,6 +319,11 @@ func TestOtherLimits(t *testing.T) {
 			"GPU 0 has a total capacity of 268.58 GiB of which 203.25 GiB is free. " +
 			"Of the allocated memory 60.00 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but " +
 			"unallocated.\n", oom.GPUUnspecified, "vm.max_map_count", "micro-batch"},
+		{"much is free on Windows", "[2026-03-04] [INFO] " + began + "[2026-03-04] [INFO] File \"D:\\u\\fit.py\", line 7, in " +
+			"<module>\n[2026-03-04] [INFO] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. " +
+			"GPU 0 has a total capacity of 24.00 GiB of which 9.25 GiB is free. " +
+			"Of the allocated memory 12.00 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but " +
+			"unallocated.\n", oom.GPUUnspecified, "larger paging file", "ulimit"},
 		{"maps", began + inMain + "RuntimeError: unable to mmap 1024 bytes from file </torch_123_456_789>: Cannot " +
 			"allocate memory (12)\n", oom.NoMemory, "sudo sysctl vm.max_map_count", "ulimit"},
 		{"a large map", began + inMain + "RuntimeError: unable to mmap 3000000000 bytes from file " +

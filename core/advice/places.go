@@ -139,6 +139,7 @@ func settings(sets ...string) with {
 // engines are known by their frames, and by the settings that their messages name.
 var engines = []engine{
 	{"vllm", rx(`[/\\]vllm_(?:ascend|omni)[/\\]|[/\\]vllm[/\\](?:v1|worker|engine|executor|model_executor)\b|` +
+		`^\((?:NPU)?RayWorkerWrapper pid=|^\((?:EngineCore|VllmWorker)\w* (?:pid|rank)=|` +
 		`(?i:\bgpu[_ ]memory[_ ]utilization\b)|` +
 		`\bmax_num_seqs\b|` +
 		`\bmax_model_len\b|larger than the available KV cache memory|No available memory for the cache blocks`), []proposal{
@@ -164,7 +165,8 @@ var engines = []engine{
 		flag("llama_cpp", "n_ubatch=256"), flag("llama_cpp", "flash_attn=True, type_k=8, type_v=8"),
 		flag("llama_cpp", "n_ctx=8192")),
 	// tools/server/README.md, of common/arg.cpp
-	ggml("llama.cpp", rx(`\bggml_\w+|\bllama_(?:init|model|context|kv|new)\w*|\balloc_tensor_range\b`),
+	ggml("llama.cpp", rx(`\bggml_\w+|\balloc_tensor_range\b|`+
+		`\bllama_(?:model_load\w*|(?:init|new|kv|context)_\w+|context:)`),
 		flag("llama.cpp", "-ngl (fewer)"), flag("llama.cpp", "-ub 256"), flag("llama.cpp", "-fa on -ctk q8_0 -ctv q8_0"),
 		flag("llama.cpp", "-c 8192")),
 	// python-package/lightgbm, and the words of its library; docs/Parameters.rst

@@ -204,6 +204,11 @@ func (a *remedies) aroundCard() bool {
 			"on the first",
 			plainTorch(0, `torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))`))
 	}
+	if r.Numbers.Roomy() && strings.Contains(a.c.NoExpandable, "on Windows") {
+		a.offer("none", "a larger paging file: Windows sets aside memory of the host for all that a program holds of the "+
+			"card, and refuses where that is used up")
+		return true
+	}
 	if r.Numbers.Roomy() {
 		a.offer("none", "a look at the other limits of the process: address space, locked memory, the number of maps",
 			ask("ulimit -a; sysctl vm.max_map_count vm.overcommit_memory"))
