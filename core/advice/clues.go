@@ -48,6 +48,7 @@ type Clues struct {
 	used         string // of host memory, as whoever ended the job printed it
 	oldTF        bool   // TensorFlow 2.1 or older
 	zero3        bool   // DeepSpeed shards the weights too
+	hub          bool   // a model of transformers, by the frames of its library
 	// Limit is the limit on each process of the run that launch set (--memory); 0: none. No text shows it.
 	Limit unit.Bytes `json:"limit_bytes,omitempty"`
 }
@@ -112,6 +113,7 @@ var (
 	slurmStep = rx(`StepId=(\d+)\.(\w+)|\*\*\* (?:JOB|STEP) (\d+)(?:\.(\w+))? ON|\bin step (\d+)\.(\w+) cgroup|\bin StepId=(\d+)\.(\w+)`)
 	// how IPython names a cell's source: IPython/core/compilerop.py, ultratb.py
 	cellFrame  = rx(`<ipython-input-\d+|[/\\]ipykernel_\d+[/\\]|\bCell In\s?\[\d+\]`)
+	hubFrame   = rx(`[/\\]transformers[/\\](?:generation|models|modeling_utils)\b`)
 	ranksFrame = rx(`torch[/\\]distributed[/\\]distributed_c10d\.py|local_rank: \d|\[rank\d+\]:`)
 	// what the Trainer says before it begins: transformers/trainer.py
 	trainerMicro = rx(`Instantaneous batch size per device = ([\d,]+)`)
@@ -197,6 +199,7 @@ func (c *Clues) readLine(text string, agree *bool) {
 			c.Device = v.name
 		}
 	}
+	c.hub = c.hub || hubFrame.MatchString(text)
 	c.Ranks = c.Ranks || ranksFrame.MatchString(text)
 	c.Notebook = c.Notebook || cellFrame.MatchString(text)
 	c.MicroBatch = printedCount(trainerMicro.FindStringSubmatch(text), c.MicroBatch)

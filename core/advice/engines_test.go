@@ -44,6 +44,22 @@ func TestOwnSettings(t *testing.T) {
 			[]string{"num_gpu", "OLLAMA_KV_CACHE_TYPE"}, step},
 		"TGI": {"2026-03-04T05:06:07.1Z ERROR warmup:warmup: text_generation_client: lib.rs:33: Server error: Not enough " +
 			"memory to handle 256 prefill tokens.\n", []string{"--num-shard 2"}, step},
+		"text of transformers' generate": {began + call("/w/ask.py", "<module>", "out = model.generate(**x)") +
+			call(library+"transformers/generation/utils.py", "generate", "self._sample(") +
+			"torch.OutOfMemoryError: CUDA out of memory. " + sizes + "\n",
+			[]string{`cache_implementation="offloaded"`, "fewer new tokens", `device_map="auto"`}, step},
+		"text of another's generate": {began + call("/w/ask.py", "reply", "y = self._sharded_generate(") +
+			"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory " +
+			"in memory space hbm. Used 9.5G of 8.0G hbm. Exceeded hbm capacity by 1.5G.\n",
+			[]string{"shorter prompts"}, step},
+		"generate in a training": {began + call("/w/train.py", "train_one_epoch", "loss.backward()") +
+			call(library+"torch/_tensor.py", "backward", "torch.autograd.backward(") +
+			"torch.OutOfMemoryError: CUDA out of memory. " + sizes + "\n" +
+			"    text = model.generate(**x)\n", []string{step}, "new tokens"},
+		"pictures of diffusers": {began + call("/w/draw.py", "<module>", "image = pipe(words).images[0]") +
+			call(library+"diffusers/pipelines/flux/pipeline_flux.py", "__call__", "self.vae.decode(z)") +
+			"torch.OutOfMemoryError: CUDA out of memory. " + sizes + "\n",
+			[]string{"pipe.vae.enable_tiling()", "pipe.enable_model_cpu_offload()"}, step},
 		"vLLM's cache": {trace + "ValueError: No available memory for the cache blocks. Try increasing " +
 			"`gpu_memory_utilization`.\n", []string{"--kv-cache-dtype fp8", "0.95"}, step},
 		"vLLM's steps": {"  File \"/p/vllm/v1/worker/gpu_worker.py\", line 9, in run\n" + trace + "torch.OutOfMemoryError: " +

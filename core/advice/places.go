@@ -203,6 +203,38 @@ var engines = []engine{
 		// not deallocations.clear(): it does that itself before it gives up (numba/cuda/cudadrv/driver.py)
 		give("none", "arrays of the card that are not used any more, let go of (del) before new ones"),
 		give("speed", "data in smaller parts"), give("numerics", "float32 in place of float64")}, nil, nil},
+	// docs/source/en/optimization/memory.md
+	{drawing, rx(`[/\\]diffusers[/\\]pipelines[/\\]`), []proposal{
+		give("none", "pictures decoded in tiles", flag("diffusers", "pipe.vae.enable_tiling()")),
+		give("speed", "parts of the pipeline on the card only while they work", flag("diffusers",
+			"pipe.enable_model_cpu_offload()")),
+		give("speed", "fewer pictures at a time", flag("diffusers", "num_images_per_prompt=1")),
+		give("numerics", fewerBits),
+		give("recipe", "smaller pictures, or fewer frames")}, nil, nil},
+	// docs/source/en/kv_cache.md of transformers; others have a generate of their own, and no settings that are known
+	{generating, rx(`[/\\]transformers[/\\]generation[/\\]|^\s+\S.*\._?(?:\w+_)?generate\(`), []proposal{
+		give("speed", "fewer prompts at a time"),
+		give("speed", "the weights over several cards and the host", inHub(`device_map="auto"`)),
+		give("speed", "a cache of keys and values on the host", inHub(`cache_implementation="offloaded"`)),
+		give("numerics", fewerBits, inHub("dtype=torch.bfloat16, quantization_config=BitsAndBytesConfig(load_in_4bit=True)")),
+		give("recipe", "shorter prompts, or fewer new tokens", inHub("max_new_tokens (less)"))}, nil, nil},
+}
+
+// What makes something with a model, and trains it elsewhere in the same program or not at all: generate of a model of
+// text, a pipeline of pictures.
+const (
+	generating = "generate"
+	drawing    = "diffusers"
+	fewerBits  = "weights in bf16, or of fewer bits"
+)
+
+// inHub names a setting of transformers' models, if the text shows one.
+func inHub(text string) with {
+	return func(m *Remedy, c Clues) {
+		if c.hub {
+			m.Flags = append(m.Flags, Flag{ofTransformers, text})
+		}
+	}
 }
 
 // boosted is what helps a boosting of trees whose data does not fit in memory: each library's own names.
@@ -224,7 +256,8 @@ func (a *remedies) served() bool {
 		}
 	}
 	for _, e := range engines {
-		if !a.c.use(e.name) {
+		made := e.name == generating || e.name == drawing
+		if !a.c.use(e.name) || made && a.r.Phase != oom.Unknown && a.r.Phase != oom.Build {
 			continue
 		}
 		if e.name == "vllm" && a.share() {
