@@ -15,6 +15,8 @@ func TestWentOn(t *testing.T) {
 			"Output generated in 0.31 seconds (0 tokens)\n"},
 		{name: "a web server", oom: true, text: began + inMain + full + "10.0.0.9 - - [02/Jan/2026 03:04:05] \"POST /run " +
 			"HTTP/1.1\" 500 -\n"},
+		{name: "a page that polls", oom: true, fatal: true, text: began + inMain + full + "INFO:     10.0.0.9:4077 - \"GET " +
+			"/jobs/7/state HTTP/1.1\" 200 OK\n"},
 		{name: "no server", oom: true, fatal: true, text: began + inMain + full + "Output directory: runs/7\n"},
 		{name: "logged, then done", oom: true, text: "2026-01-02 03:04:05,678 Sample 3 did not work: RESOURCE_EXHAUSTED: " +
 			"Out of memory " +

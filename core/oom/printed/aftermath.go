@@ -23,9 +23,10 @@ var (
 		`size|tile)|(?:falling back|fall back|switching) to\b.{0,40}(?:\bCPU\b|\bhost\b|smaller|lower|small|tile|tiling|` +
 		`chunk|slow|split)|using CPU\b|continuing\b`)
 	// ServerLines are lines of a server at the end or the beginning of a request: ComfyUI's main.py,
-	// text-generation-webui's modules/text_generation.py, and an access log (Werkzeug's, uvicorn's).
+	// text-generation-webui's modules/text_generation.py, and an access log of it (Werkzeug's, uvicorn's). A page that
+	// asks for the state of a job (GET) is answered whether that job has failed or not.
 	ServerLines = rx(`\bPrompt executed in \d|\bgot prompt$|^Output generated in \d|` +
-		`\d:\d+ - "(?:POST|GET) \S+ HTTP/\d|\] "(?:POST|GET) \S+ HTTP/\d`)
+		`(?:\d:\d+ -|\]) "POST \S+ HTTP/\d`)
 	// remarks are lines near a message that are not about it: warnings of other code, a logger's own trouble, and what a
 	// person writes below a pasted text.
 	remarks = rx(`\b\w*Warning\b|^wandb: |^\s*warnings\.warn|(?i:\b(?:I'm|I've|I'd|we|my|you|your|please|try|tried|` +
