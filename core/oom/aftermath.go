@@ -248,13 +248,13 @@ func (f *finding) diedLater(later []finding, counts []counted) bool {
 }
 
 // What follows a failure may show that it ended nothing: records of the logger that reported it, the end of what the
-// parent of a dead process was doing, a notebook's result. For a program that is known to have failed,
-// none of this counts.
+// parent of a dead process was doing, a notebook's result. For one that is known to have failed, none of this counts.
 
 // outlasted reports whether what follows shows that a failure ended nothing; later are the findings after it.
 func (f *finding) outlasted(later []finding) bool {
-	if !f.traced || !f.ofMemory() && f.rule.name != anyException.name || slices.ContainsFunc(later, func(g finding) bool {
-		return g.fatal && !g.alive && !g.done && g.rule.nature != consequence
+	noted := f.ofMemory() || warning.MatchString(f.rows[max(f.traceback()-1, 0)].Text) // else it is what ended another
+	if !f.traced || f.rule.nature == consequence || slices.ContainsFunc(later, func(g finding) bool {
+		return g.fatal && !g.alive && !g.done && (g.rule.nature != consequence || !noted)
 	}) {
 		return false
 	}
@@ -269,13 +269,13 @@ func (f *finding) loggedOn() bool {
 		return false
 	}
 	above := f.rows[begin-1]
-	head := printed.LoggedAt.FindString(above.Text)
+	head := printed.LoggedAt(above.Text)
 	if head == "" || lastWords.MatchString(above.Text) {
 		return false
 	}
 	figures, stamps := 0, map[string]bool{}
 	for _, r := range f.rows[f.at+1:] {
-		stamp := printed.LoggedAt.FindString(r.Text)
+		stamp := printed.LoggedAt(r.Text)
 		switch {
 		case stamp == "" || printed.StampShape(stamp) != printed.StampShape(head):
 		case lastWords.MatchString(r.Text):

@@ -1,6 +1,7 @@
 package oom
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/launch-ml/launch/core/unit"
@@ -41,6 +42,22 @@ func TestWentOn(t *testing.T) {
 			"ray.exceptions.RayTaskError(OutOfMemoryError): ray::Learner.fit() (pid=7, ip=10.0.0.2)\n"},
 	} {
 		c.check(t)
+	}
+	for name, stamp := range map[string]string{"logging": "2026-03-04 05:06:0%d,123 - fit - %s - ", "vLLM": "(Worker pid=7) " +
+		"%[2]s 03-04 05:06:0%[1]d [fit.py:7] ", "absl": "%.1[2]s0304 05:06:0%[1]d.123456 77 fit.py:7] "} {
+		for _, raised := range []string{"ImportError: libcudart.so.12: cannot open shared object file: No such file",
+			"KeyError: 'plot'", "RuntimeError: CUDA error: invalid device function"} {
+			said := func(second int, level, words string) string { return fmt.Sprintf(stamp, second, level) + words + "\n" }
+			steps := said(4, "INFO", "step 1/9 loss 0.5") + said(6, "INFO", "step 2/9 loss 0.4")
+			class{name: name + ", " + raised, text: said(3, "WARNING", "an option is off:") + began + inMain + raised + "\n" +
+				steps}.check(t)
+			lost := reported(t, said(3, "ERROR", "no step of rank 1:")+began+inMain+raised+"\n"+steps+
+				"E0304 05:06:08.1 8 torch/distributed/elastic/multiprocessing/api.py:874] failed (exitcode: 1) local_rank: 1 "+
+				"(pid: 9) of binary: /usr/bin/python3\n")
+			if !lost.Fatal || lost.NotMemory == "worker_died" {
+				t.Errorf("%s, an error of one rank: fatal %v, %q: %s", name, lost.Fatal, lost.NotMemory, lost.Cause)
+			}
+		}
 	}
 	const reserve = "E xla_util.cc:90] RESOURCE_EXHAUSTED: Attempting to reserve 4.00G at the bottom of memory. That " +
 		"was not possible. " +

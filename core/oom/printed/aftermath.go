@@ -42,15 +42,25 @@ func Recovers(line string) bool {
 }
 
 var (
-	// LoggedAt is the time at the head of a logger's record, in the formats that people configure.
-	LoggedAt = rx(`^\[?(?:\d{4}[-/.]\d\d[-/.]\d\d|` +
-		`\d\d[-/.]\d\d[-/.]\d{4})[ T,]+\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [AP]M)?\]?:? `)
+	// loggedAt is the time at the head of a logger's record, in the formats that people configure, behind vLLM's or absl's
+	// level.
+	loggedAt = rx(`^(?:(?:\(\w+ pid=\d+\) )?(?:DEBUG|INFO|WARNING|ERROR) |[DIWE])?(\d\d-\d\d \d\d:\d\d:\d\d |` +
+		`\d{4} \d\d:\d\d:\d\d\.\d+ |\[?(?:\d{4}[-/.]\d\d[-/.]\d\d|` +
+		`\d\d[-/.]\d\d[-/.]\d{4})[ T,]+\d\d:\d\d:\d\d(?:[.,]\d+)?(?: [AP]M)?\]?:? )`)
 	// Concluded are words for the end of a part of a program that went well.
 	Concluded = rx(`(?i)\b(?:training|validation|evaluation|testing|inference|prediction|` +
 		`export)\b(?: (?:is|was|has|run)){0,2} (?:finished|completed?|done)\b`)
 	// Returned is what a notebook prints of a cell's last value, of which the class has no words of its own.
 	Returned = rx(`^<(?:[a-z_]\w*\.)+[A-Z]\w* (?:object )?at 0x[0-9a-f]+>$`)
 )
+
+// LoggedAt is the time at the head of a logger's record, without its level.
+func LoggedAt(line string) string {
+	if m := loggedAt.FindStringSubmatch(line); m != nil {
+		return m[1]
+	}
+	return ""
+}
 
 // StampShape is a stamp with letters for its digits, so that stamps of one format are alike.
 func StampShape(stamp string) string {
