@@ -60,6 +60,19 @@ func TestOwnSettings(t *testing.T) {
 			call(library+"diffusers/pipelines/flux/pipeline_flux.py", "__call__", "self.vae.decode(z)") +
 			"torch.OutOfMemoryError: CUDA out of memory. " + sizes + "\n",
 			[]string{"pipe.vae.enable_tiling()", "pipe.enable_model_cpu_offload()"}, step},
+		"ComfyUI": {"!!! Exception during processing !!! Allocation on device\n" + began + call("/w/execution.py", "execute",
+			"out = work(x)") + call("/w/comfy/ldm/net.py", "forward", "y = block(x)") +
+			"torch.OutOfMemoryError: Allocation on device\n", []string{"--lowvram"}, step},
+		"a web page of pictures": {began + call("/w/stable-diffusion-webui/modules/call_queue.py", "f", "res = func(x)") +
+			"torch.OutOfMemoryError: CUDA out of memory. " + sizes + "\n", []string{"--medvram"}, step},
+		"embeddings": {began + call("/w/index.py", "<module>", "v = net.encode(texts)") +
+			"torch.OutOfMemoryError: CUDA out of memory. " + sizes + "\n", []string{"fewer inputs at a time"}, step},
+		"speech": {began + call("/w/hear.py", "<module>", "hear(x)") + call(library+"whisper/decoding.py", "decode", "f(x)") +
+			"torch.OutOfMemoryError: CUDA out of memory. " + sizes + "\n", []string{"torch.inference_mode()"}, step},
+		"weights of a pipeline": {began + call("/w/ask.py", "<module>", "ask = pipeline(task, device=0)") +
+			call(library+"transformers/pipelines/base.py", "__init__", "self.model.to(self.device)") +
+			call(library+"torch/nn/modules/module.py", "to", "return self._apply(convert)") +
+			"torch.OutOfMemoryError: CUDA out of memory. " + sizes + "\n", []string{"sharded over cards"}, "inputs at a time"},
 		"vLLM's cache": {trace + "ValueError: No available memory for the cache blocks. Try increasing " +
 			"`gpu_memory_utilization`.\n", []string{"--kv-cache-dtype fp8", "0.95"}, step},
 		"vLLM's steps": {"  File \"/p/vllm/v1/worker/gpu_worker.py\", line 9, in run\n" + trace + "torch.OutOfMemoryError: " +

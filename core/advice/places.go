@@ -2,6 +2,7 @@ package advice
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/launch-ml/launch/core/lazy"
@@ -204,28 +205,45 @@ var engines = []engine{
 		give("none", "arrays of the card that are not used any more, let go of (del) before new ones"),
 		give("speed", "data in smaller parts"), give("numerics", "float32 in place of float64")}, nil, nil},
 	// docs/source/en/optimization/memory.md
-	{drawing, rx(`[/\\]diffusers[/\\]pipelines[/\\]`), []proposal{
+	{"diffusers", rx(`[/\\]diffusers[/\\]pipelines[/\\]`), []proposal{
 		give("none", "pictures decoded in tiles", flag("diffusers", "pipe.vae.enable_tiling()")),
 		give("speed", "parts of the pipeline on the card only while they work", flag("diffusers",
 			"pipe.enable_model_cpu_offload()")),
 		give("speed", "fewer pictures at a time", flag("diffusers", "num_images_per_prompt=1")),
 		give("numerics", fewerBits),
-		give("recipe", "smaller pictures, or fewer frames")}, nil, nil},
+		give("recipe", smallerPictures)}, nil, nil},
+	// comfy/cli_args.py
+	{"comfyui", rx(`[/\\]comfy[/\\]\w|^!!! Exception during processing`), []proposal{
+		give("none", "pictures decoded in tiles", flag("comfyui", "VAE Decode (Tiled)")),
+		give("speed", "parts of the models on the card only while they work", flag("comfyui", "--lowvram")),
+		give("numerics", "weights of fewer bits", flag("comfyui", "--fp8_e4m3fn-unet")),
+		give("recipe", smallerPictures)}, nil, nil},
+	// modules/cmd_args.py
+	{"webui", rx(`[/\\]stable-diffusion-webui\S*[/\\]modules[/\\]`), []proposal{
+		give("speed", "parts of the model on the card only while they work", flag("webui", "--medvram")),
+		give("recipe", smallerPictures)}, nil, nil},
 	// docs/source/en/kv_cache.md of transformers; others have a generate of their own, and no settings that are known
-	{generating, rx(`[/\\]transformers[/\\]generation[/\\]|^\s+\S.*\._?(?:\w+_)?generate\(`), []proposal{
+	{"generate", rx(`[/\\]transformers[/\\]generation[/\\]|^\s+\S.*\._?(?:\w+_)?generate\(`), []proposal{
 		give("speed", "fewer prompts at a time"),
 		give("speed", "the weights over several cards and the host", inHub(`device_map="auto"`)),
 		give("speed", "a cache of keys and values on the host", inHub(`cache_implementation="offloaded"`)),
 		give("numerics", fewerBits, inHub("dtype=torch.bfloat16, quantization_config=BitsAndBytesConfig(load_in_4bit=True)")),
 		give("recipe", "shorter prompts, or fewer new tokens", inHub("max_new_tokens (less)"))}, nil, nil},
+	{"inference", rx(`[/\\](?:whisper|whisperx|sentence_transformers|lm_eval|insightface|easyocr|segment_anything|sam2)` +
+		`[/\\]\w|[/\\]ultralytics[/\\]engine[/\\]predictor|[/\\]transformers[/\\]pipelines[/\\]|` +
+		`^\s+\S.*\.(?:predict|transcribe|encode|embed|infer|inference|upscale)\w*\(`), []proposal{
+		give("none", "nothing kept for a backward pass, if it runs with gradients", plainTorch(109, "torch.inference_mode()")),
+		give("speed", "fewer inputs at a time"),
+		give("numerics", fewerBits),
+		give("recipe", "smaller or shorter inputs, or a smaller model")}, nil, nil},
 }
 
-// What makes something with a model, and trains it elsewhere in the same program or not at all: generate of a model of
-// text, a pipeline of pictures.
+// made are the engines of what makes something with a model, and trains one elsewhere in the same program or not at all.
+var made = []string{"diffusers", "comfyui", "webui", "generate", "inference"}
+
 const (
-	generating = "generate"
-	drawing    = "diffusers"
-	fewerBits  = "weights in bf16, or of fewer bits"
+	fewerBits       = "weights in bf16, or of fewer bits"
+	smallerPictures = "smaller pictures, or fewer frames"
 )
 
 // inHub names a setting of transformers' models, if the text shows one.
@@ -248,6 +266,11 @@ func boosted(of string) []proposal {
 		give("numerics", "fewer bins", bins), give("recipe", "fewer rows or columns")}
 }
 
+// untrained reports whether nothing shows a training. XLA fails as it compiles, whatever that is.
+func (a *remedies) untrained() bool {
+	return a.r.Phase == oom.Unknown || a.r.Phase == oom.Build && a.c.use(ofJAX)
+}
+
 // served adds what helps an engine, if the text shows one and no training; whether it does.
 func (a *remedies) served() bool {
 	for _, of := range []string{ofTransformers, ofDeepSpeed, ofFSDP, ofLightning, ofAccelerate} {
@@ -256,8 +279,7 @@ func (a *remedies) served() bool {
 		}
 	}
 	for _, e := range engines {
-		made := e.name == generating || e.name == drawing
-		if !a.c.use(e.name) || made && a.r.Phase != oom.Unknown && a.r.Phase != oom.Build {
+		if !a.c.use(e.name) || slices.Contains(made, e.name) && !a.untrained() {
 			continue
 		}
 		if e.name == "vllm" && a.share() {
