@@ -38,6 +38,9 @@ func TestOwnSettings(t *testing.T) {
 			"context: failed to allocate compute pp buffers\n", []string{"-ctk"}, step},
 		"vLLM's workers": {"(RayWorkerWrapper pid=7) " + trace + "(RayWorkerWrapper pid=7) torch.OutOfMemoryError: CUDA out " +
 			"of memory. " + sizes + "\n", []string{"--max-num-seqs"}, step},
+		"a training beside vLLM": {"(EngineCore_DP0 pid=7) INFO the model is loaded\n" + began + call("/w/actor.py", "update",
+			"loss.backward()") + call(library+"torch/_tensor.py", "backward", "torch.autograd.backward(") +
+			"torch.OutOfMemoryError: CUDA out of memory. " + sizes + "\n", []string{step}, "--max-num-seqs"},
 		"vLLM's core": {"(EngineCore_DP0 pid=7) INFO the model is loaded\n" + trace + "torch.OutOfMemoryError: CUDA out of " +
 			"memory. " + sizes + "\n", []string{"--max-num-seqs"}, step},
 		"ollama": {"Error: llama runner process has terminated: CUDA error: out of memory\n",

@@ -273,6 +273,9 @@ func (a *remedies) untrained() bool {
 
 // served adds what helps an engine, if the text shows one and no training; whether it does.
 func (a *remedies) served() bool {
+	if a.r.Phase == oom.TrainBackward || a.r.Phase == oom.Optimizer { // an engine beside a training, of reinforcement
+		return false
+	}
 	for _, of := range []string{ofTransformers, ofDeepSpeed, ofFSDP, ofLightning, ofAccelerate} {
 		if a.c.use(of) {
 			return false
