@@ -227,7 +227,7 @@ var engines = []engine{
 		give("speed", "fewer prompts at a time"),
 		give("speed", "the weights over several cards and the host", inHub(`device_map="auto"`)),
 		give("speed", "a cache of keys and values on the host", inHub(`cache_implementation="offloaded"`)),
-		give("numerics", fewerBits, inHub("dtype=torch.bfloat16, quantization_config=BitsAndBytesConfig(load_in_4bit=True)")),
+		give("numerics", fewerBits, inHub("quantization_config=BitsAndBytesConfig(load_in_4bit=True)")),
 		give("recipe", "shorter prompts, or fewer new tokens", inHub("max_new_tokens (less)"))}, nil, nil},
 	{"inference", rx(`[/\\](?:whisper|whisperx|sentence_transformers|lm_eval|insightface|easyocr|segment_anything|sam2)` +
 		`[/\\]\w|[/\\]ultralytics[/\\]engine[/\\]predictor|[/\\]transformers[/\\]pipelines[/\\]|` +
