@@ -39,7 +39,7 @@ func LastWordsPart(library string, limit time.Duration) (part Part, known bool) 
 // can save on request.
 func SavesOnRequest(library string) bool {
 	text, err := families.ReadFile("words/" + library + ".py")
-	return err == nil && !bytes.Contains(text, []byte("\nSEEN = {}\n"))
+	return err == nil && !bytes.Contains(text, []byte("\nSEEN = {}\n")) && !bytes.Contains(text, []byte("\nASKED = False"))
 }
 
 // saveRequest is the name of the file that asks a process to save, in the folder of lastwords.py.

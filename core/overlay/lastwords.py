@@ -38,9 +38,15 @@ is not whole. Its family has these names, too:
 
   ENDS          {module: {function: name}}: a method that saves, and the name of its parameter that is the state's number.
   ending(owner) is None unless the program saves because it ends. Else it returns the number of the step that is finished,
-                or None where it is one that has begun; whether the program failed; and whether a validation is due.
+                or None where it is one that has begun; whether the program failed; and whether a validation is due. It
+                raises Wrong where there is no whole state.
+  JUDGES        is there, and true, if ending sees by itself whether an optimizer's step has begun. later() then has the program
+                save before the next step: it does not end, but a signal asks for a state in the middle of one.
+  record(owner, path, step, into) is there if the parameter is the state's path: it has the program save into that empty folder
+                as of that step, and returns the path in it.
 
-Such a method is given the right number, and returns at once where there is no whole state, or where that one is there.
+Such a method is given the right number, and returns at once where there is no whole state, where that one is there, and where
+the family itself has recorded it.
 """
 import os
 import sys
@@ -51,6 +57,7 @@ ONCE = 256 << 20  # bytes of other tensors without a gradient that are copied on
 SPARE = 64 << 20  # bytes of a disk that stay free
 STEP, BETWEEN, DONE = "step", "between", "done"
 WHOLE = "its states are of whole epochs"
+HALF = "the optimizer's step may be half done, so the state that the program was about to save was not written"
 NAME = ".launch-last-words-"
 WORDS = "<last words>"  # the file name of FAMILY
 REQUEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "save-request")  # overlay.Overlay.AskToSave
@@ -59,7 +66,8 @@ REQUEST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "save-request
 def start(say, quiet, loader):
     family = type(sys)("_launch_words")
     family.STEP, family.BETWEEN, family.WHOLE, family.peek = STEP, BETWEEN, WHOLE, peek
-    family.randoms, family.restore, family.DONE = randoms, restore, DONE
+    family.randoms, family.restore, family.DONE, family.frames = randoms, restore, DONE, frames
+    family.Wrong, family.HALF, family.out_of_memory = Wrong, HALF, out_of_memory
     exec(compile(FAMILY, WORDS, "exec", dont_inherit=True), family.__dict__)
     Words(family, say, quiet).wait(loader)
 
@@ -73,13 +81,14 @@ class Words(object):
         self.family, self.plainly = family, say
         self.owner = None  # a weak reference
         self.pid = os.getpid()
-        self.step = self.first = None  # of the owner, when this one began, and when its first one in this process did
+        self.step = self.began = None  # of the owner, when this one began, and when its first one in this process did
         self.quiet_end = quiet(self.end)
         self.model = ()  # whose tensors these are
-        self.still, self.moving, self.copies = [], [], []
+        self.trained, self.still, self.moving, self.copies = [], [], [], []
         self.tracked = False  # the second step has shown which tensors the passes change
         self.made, self.counts = 0, False  # calls of optimizers, each at its beginning and at its end; whether they are counted
         self.next, self.retries, self.known = 0.0, None, 0  # of the card's allocator
+        self.spoken = False  # the program has saved by itself as it failed, or has been kept from that
 
     # --- while it runs
 
@@ -113,9 +122,12 @@ class Words(object):
         for name in ends:
             first[name] = "{0} = __import__('_launch').ending(self, {0})\nif {0} is None: return".format(ends[name])
         for name in first:
-            at = tree
-            for part in name.split("."):
-                at = [s for s in at.body if getattr(s, "name", None) == part][-1]
+            at, parts = tree, name.split(".")
+            for part in parts:
+                at = [s for s in at.body if getattr(s, "name", None) == part] or [None]
+                at = at[-1]
+            if at is None and name in ends:  # the method is inherited
+                continue
             has = [a.arg for a in at.args.posonlyargs + at.args.args + at.args.kwonlyargs]
             for used in functions.get(name, []) + [ends[n] for n in ends if n == name]:
                 if used.isidentifier() and used not in has + ["None"]:
@@ -155,7 +167,7 @@ class Words(object):
             import weakref
 
             self.owner, self.model, self.copies = weakref.ref(owner), (), []
-            self.first = step
+            self.began = step
             self.count()
         self.step = None  # if this fails, it is not known what is true
         models = self.family.models(owner)
@@ -227,34 +239,72 @@ class Words(object):
             self.write(owner, step, path, older, began, asked=1)
         return path, int(kept)
 
-    def ending(self, owner, number):
-        """The number under which a program saves because it ends; None: it is not to save."""
+    def ending(self, owner, value):
+        """What the method goes on with by which a program saves because it ends; None: it is not to save."""
         try:
-            return self.ended(owner, number)
+            value, record = self.ended(owner, value)
+        except Wrong as e:
+            if str(e):
+                self.spoken = True
+                self.plainly("words", why=str(e))
+            return None
         except Exception as e:
             self.plainly("words", why=("launch could not judge what the program saves: %s: %s" % (type(e).__name__, e))[:300])
-            return number
+            return value
+        if record is not None:
+            record()  # what goes wrong here is the program's
+        return value
 
-    def ended(self, owner, number):
+    def ended(self, owner, value):
+        """What the method goes on with; and what records the state in its place, or None."""
+        if os.getpid() != self.pid or several():
+            return value, None
         ends = self.family.ending(owner)
-        if ends is None or os.getpid() != self.pid or several() or self.owner is None or self.owner() is not owner:
-            return number
+        if ends is None or self.owner is None or self.owner() is not owner:
+            return value, None
         step, failed, due = ends
-        if step is None and failed and not self.counts:
-            return number  # before torch 2 nothing shows whether an optimizer's step had begun
-        if step is None and self.step is not None and (not failed or self.sum() == self.versions):
+        passes, judges = step is None, getattr(self.family, "JUDGES", False)
+        if passes:
+            if failed and not self.counts and not judges:
+                return value, None  # before torch 2 nothing shows whether an optimizer's step had begun
+            seen = 2 if judges else None  # such a program may move its tensors as it ends, and change others after each pass
+            if self.step is None or (failed or judges) and self.sum()[:seen] != self.versions[:seen]:
+                raise Wrong(HALF)
             step = self.step
-            if self.tracked:
-                self.back(owner)
-        why = path = ""
-        if step is None:
-            why = "the optimizer's step may be half done, so the state that the program was about to save was not written"
-        else:
-            path = os.path.abspath(self.family.place(owner, step))
+        said = {"step": step, "skips": int(due), "why": ""}
+        if judges and step in (0, self.began):
+            raise Wrong("no step was finished since the program started")
+        if passes and judges and sys.exc_info()[1] is None and (self.moving or not self.tracked):
+            self.family.later()  # the pass goes on, and needs what it has changed
+            raise Wrong("")
+        if hasattr(self.family, "record"):
+            return None, lambda: self.record(owner, value, passes, failed, said)
+        if passes and self.tracked:
+            self.back(owner)
+        path = os.path.abspath(self.family.place(owner, step))
         kept = complete(path)
         if failed:
-            self.plainly("words", step=step or 0, path=path, kept=int(kept), skips=int(due), why=why)
-        return None if why or kept else step
+            self.plainly("words", path=path, kept=int(kept), **said)
+        return None if kept else step, None
+
+    def record(self, owner, path, passes, failed, said):
+        """Has the family save what a program saves because it ends, or because a signal asks for it: then it goes on."""
+        path, began = os.path.abspath(path), time.monotonic()
+        into = os.path.join(os.path.dirname(path), NAME + str(os.getpid()))
+        os.makedirs(into)
+        drawn = randoms()
+        try:
+            if failed:
+                self.plainly("words", writing=into)
+            if passes and self.tracked:
+                self.back(owner)
+            os.replace(self.family.record(owner, path, said["step"], into), path)
+        finally:
+            remove(into)
+            restore(drawn)
+        if failed:
+            self.spoken = True
+            self.plainly("words", path=path, kept=0, ms=int(1000 * (time.monotonic() - began)), **said)
 
     def count(self):
         """Has the calls of all optimizers counted, where this torch can: kernels of other libraries change parameters
@@ -278,9 +328,10 @@ class Words(object):
         self.model, self.tracked = tuple(map(id, models)), False
         self.moving, self.copies = [], []
         buffers = list({id(t): t for m in models for t in m.buffers()}.values())
-        self.still = buffers + list({id(t): t for m in models for t in m.parameters()}.values())
-        self.version = type(self.still[0]).__mro__[-2].__dict__["_version"].__get__  # torch._C.TensorBase's
-        self.first = list(map(self.version, self.still))
+        self.trained = list({id(t): t for m in models for t in m.parameters()}.values())
+        self.still = buffers
+        self.version = type(self.trained[0]).__mro__[-2].__dict__["_version"].__get__  # torch._C.TensorBase's
+        self.first = list(map(self.version, buffers + self.trained))
         # a batch norm does not count what it changes in its statistics, so values are compared, too
         self.values = [t.detach().to("cpu", copy=True) for t in buffers] if size(buffers) <= ONCE else None
 
@@ -289,26 +340,28 @@ class Words(object):
         torch = sys.modules["torch"]
         if self.values is None:
             return
-        changed = [t for t, v in zip(self.still, self.first) if not t.requires_grad and self.version(t) != v]
+        every = self.still + self.trained
+        changed = [t for t, v in zip(every, self.first) if not t.requires_grad and self.version(t) != v]
         changed += [t for t, v in zip(self.still, self.values) if not torch.equal(v, t.detach().cpu())]
         changed = {id(t): t for t in changed}
         if size(changed.values()) > COPIES:
             return
         self.tracked, self.values = True, None
-        self.still = [t for t in self.still if id(t) not in changed]
+        self.still, self.trained = [[t for t in group if id(t) not in changed] for group in (self.still, self.trained)]
         self.moving = list(changed.values())
         self.copies = [torch.empty_like(t, device="cpu", pin_memory=t.is_cuda) for t in self.moving]
 
     def sum(self):
         """What shows a change: optimizers were called; versions count what is done in place, but not by way of .data, and
         .data = changes the address."""
-        return self.made, sum(map(self.version, self.still)), sum([t.data_ptr() for t in self.still])
+        versions = [sum(map(self.version, group)) for group in (self.trained, self.still)]
+        return (self.made, *versions, sum([t.data_ptr() for t in self.trained + self.still]))
 
     # --- at the end
 
     def end(self):
         error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-        if error is None or not out_of_memory(error) or os.getpid() != self.pid:
+        if error is None or not out_of_memory(error) or os.getpid() != self.pid or self.spoken:
             return
         began = time.monotonic()
         try:
@@ -340,7 +393,7 @@ class Words(object):
         if why:
             raise Wrong(why)
         step = self.family.number(owner, where)
-        if step in (0, self.first):
+        if step in (0, self.began):
             raise Wrong("fewer than two steps were finished since the program started" if step else "no step was finished")
         path = os.path.abspath(self.family.place(owner, step))
         kept, older = self.there(owner, step, path)

@@ -99,6 +99,9 @@ func (r *recipe) job(c job.Command) (j *job.Job, err error) {
 	if strings.Contains(r.main.Code, "signal.signal(signal.SIGUSR1, melk)") { // main.py:732 of IceClear's StableSR
 		j.Save = job.Save{Signal: "SIGUSR1"}
 	}
+	if strings.Contains(r.main.Code, "trainer.save_checkpoint(") { // in its melk, which its failures call, too
+		j.LastWords = "lightning"
+	}
 	mem.Together([]func(){func() { j.Rehearsal = r.rehearsal(j) }, func() { j.Warnings = r.warnings(j) }})
 	j.Truths = r.truths()
 	return j, nil
