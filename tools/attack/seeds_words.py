@@ -52,6 +52,79 @@ t = Trainer(model=model, args=args, train_dataset=Data(64, 1), eval_dataset=Data
 t.train(resume_from_checkpoint=args.resume_from_checkpoint)
 '''
 
+SFT = '''
+import sys, torch
+from datasets import Dataset
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import GPT2Config, GPT2LMHeadModel, HfArgumentParser, PreTrainedTokenizerFast, set_seed
+from trl import SFTConfig, SFTTrainer
+
+args, = HfArgumentParser((SFTConfig,)).parse_args_into_dataclasses()
+set_seed(args.seed)
+words = Tokenizer(models.WordLevel({"w%d" % i: i for i in range(96)} | {"<end>": 96}, unk_token="<end>"))
+words.pre_tokenizer = pre_tokenizers.Whitespace()
+tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>", pad_token="<end>", unk_token="<end>")
+model = GPT2LMHeadModel(GPT2Config(vocab_size=97, n_positions=32, n_embd=32, n_layer=2, n_head=2, bos_token_id=96, eos_token_id=96))
+
+
+def data(n, seed):
+    chance = torch.Generator().manual_seed(seed)
+    rows = [torch.randint(0, 96, (8 + i % 5,), generator=chance).tolist() for i in range(n)]
+    return Dataset.from_dict({"text": [" ".join("w%d" % x for x in r) for r in rows]})
+
+
+t = SFTTrainer(model=model, args=args, train_dataset=data(64, 1), eval_dataset=data(16, 2), processing_class=tokenizer)
+t.train(resume_from_checkpoint=args.resume_from_checkpoint)
+'''
+
+FLASH = '''
+import argparse, sys, torch
+import lightning.pytorch as pl
+from lightning.pytorch.callbacks import ModelCheckpoint
+
+p = argparse.ArgumentParser()
+p.add_argument("--resume")
+p.add_argument("--batch", type=int, default=4)
+p.add_argument("--accumulate", type=int, default=1)
+args = p.parse_args()
+torch.set_num_threads(1)
+
+
+class Data(torch.utils.data.Dataset):
+    def __init__(self, n, seed):
+        self.x = torch.rand(n, 8, generator=torch.Generator().manual_seed(seed))
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        return self.x[i]
+
+
+class Module(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.GELU(), torch.nn.Linear(16, 8))
+
+    def training_step(self, x, i):
+        return (self.net(x) - x).square().mean()
+
+    def validation_step(self, x, i):
+        self.log("val_loss", (self.net(x) - x).square().mean())
+
+    def configure_optimizers(self):
+        o = torch.optim.Adam(self.parameters(), lr=0.01)
+        return {"optimizer": o, "lr_scheduler": {"scheduler": torch.optim.lr_scheduler.ExponentialLR(o, 0.9), "interval": "step"}}
+
+
+pl.seed_everything(1)
+load = lambda n, seed: torch.utils.data.DataLoader(Data(n, seed), args.batch)
+best = ModelCheckpoint(dirpath="out", filename="{epoch}-{step}", monitor="val_loss", save_top_k=2, save_last=True)
+trainer = pl.Trainer(max_epochs=5, accelerator="cpu", devices=1, callbacks=[best], logger=False, enable_progress_bar=False,
+                     enable_model_summary=False, num_sanity_val_steps=0, accumulate_grad_batches=args.accumulate)
+trainer.fit(Module(), load(16 * args.accumulate, 1), load(12, 2), ckpt_path=args.resume)
+'''
+
 LOOP = '''
 import argparse, logging, os, torch
 from accelerate import Accelerator
@@ -142,6 +215,7 @@ class Family:
     cost = "speed"  # what --allow needs for a smaller micro-batch
     epochs = False  # its states are of whole epochs only
     places = PLACES
+    drawn_as = False  # its validation draws pictures with the network as it is trained
     imports = ["torch", "torch._dynamo"]  # what a warm Python has imported
     warm, lock = None, threading.Lock()
 
@@ -159,6 +233,8 @@ class Family:
 
     def drawn(self, chance, place):
         """The number of finished steps at which to fail: between two states of the program's own."""
+        if place == "validation" and self.epochs:
+            return chance.choice([n for n in range(1, self.total) if n % self.checks == 0])
         if place == "validation":
             return chance.choice([n for n in range(1, self.total) if n % self.checks == 0 and n % self.every])
         return chance.choice([n for n in range(1, self.total) if n % self.every])
@@ -228,6 +304,115 @@ resume: {--resume_from_checkpoint: 'out/checkpoint-*'}
         if self.split:
             c += ["--dropout", "0", "--noise", "0"]
         return c + (["--resume_from_checkpoint", resume] if resume else [])
+
+
+class Tuning(HuggingFace):
+    """TRL's SFTTrainer, which is built on that Trainer."""
+
+    name = "sft"
+    variants = ["plain", "accumulated"]
+    imports = ["trl", "datasets", *HuggingFace.imports]
+
+    def write(self, folder, variant, split):
+        super().write(folder, variant, split)
+        put(folder + "/train.py", SFT)
+
+    def command(self, variant, resume=None, every=None):
+        return super().command(variant, resume, every) + ["--bf16", "false", "--gradient_checkpointing", "false", "--seed", "3"]
+
+
+class Diffusers(Family):
+    """examples/unconditional_image_generation/train_unconditional.py as it is. Its validation is that it draws pictures. To save
+    averaged parameters it makes a network, which draws random numbers, so these runs save no states of their own."""
+
+    name, script, states = "diffusers", "train.py", "out/checkpoint-*"
+    every, checks, cost, drawn_as = 99, 4, "numerics", True
+    variants = ["", "ema"]
+    imports = ["diffusers", "datasets", "accelerate", "torchvision", "torch._dynamo", "tensorboard"]
+
+    def write(self, folder, variant, split):
+        examples = os.path.join(self.projects, "diffusers/examples/unconditional_image_generation/train_unconditional.py")
+        shutil.copy(examples, folder + "/train.py")
+        put(folder + "/model/config.json", json.dumps({
+            "_class_name": "UNet2DModel", "sample_size": 8, "in_channels": 3, "out_channels": 3, "layers_per_block": 1,
+            "block_out_channels": [8, 8], "norm_num_groups": 4, "down_block_types": ["DownBlock2D", "DownBlock2D"],
+            "up_block_types": ["UpBlock2D", "UpBlock2D"]}))
+        os.makedirs(folder + "/hr"), os.makedirs(folder + "/lr")
+        subprocess.run([self.python, "-c", PICTURES, "8"], cwd=folder, check=True)
+        put(folder + "/.launch-job.yaml", r"""script: train.py
+micro-batch: {at: --train_batch_size, default: 2}
+accumulation: {at: --gradient_accumulation_steps, default: 1}
+batch-norm: false
+last-words: accelerate
+resume: {--resume_from_checkpoint: 'out/checkpoint-*'}
+""")
+
+    def command(self, variant, resume=None, every=None):
+        c = [self.python, "train.py", "--train_data_dir", "hr", "--model_config_name_or_path", "model", "--resolution", "8", "--output_dir",
+             "out", "--train_batch_size", "2", "--num_epochs", "5", "--checkpointing_steps", str(every or self.every), "--save_images_epochs",
+             "1", "--save_model_epochs", "99", "--ddpm_num_inference_steps", "2", "--eval_batch_size", "2", "--lr_warmup_steps", "3"]
+        if variant == "ema":
+            c.append("--use_ema")
+        return c + (["--resume_from_checkpoint", resume] if resume else [])
+
+
+class Lightning(Family):
+    """Its states are of whole epochs: one is saved only where the validation fails that ends one."""
+
+    name, script, states = "lightning", "train.py", "out/*.ckpt"
+    every, checks, epochs = 4, 4, True
+    imports = ["lightning.pytorch", "torch._dynamo"]
+
+    def write(self, folder, variant, split):
+        put(folder + "/train.py", FLASH)
+        put(folder + "/.launch-job.yaml", """script: train.py
+micro-batch: {at: --batch, default: 4}
+accumulation: {at: --accumulate, default: 1}
+batch-norm: true
+last-words: lightning
+resume: {--resume: 'out/*.ckpt'}
+""")
+
+    def command(self, variant, resume=None, every=None):
+        return [self.python, "train.py"] + (["--resume", resume] if resume else [])
+
+
+class Timm(Family):
+    """Its states are of whole epochs, too, and have no random state: a resume draws its batches otherwise."""
+
+    name, script, states = "timm", "train.py", "out/small/checkpoint-*.pth.tar"
+    every, checks, epochs = 4, 4, True
+    imports = ["timm", "torchvision", "torch._dynamo"]
+
+    def write(self, folder, variant, split):
+        shutil.copy(os.path.join(self.projects, "pytorch-image-models/train.py"), folder)
+        os.makedirs(folder + "/hr"), os.makedirs(folder + "/lr")
+        subprocess.run([self.python, "-c", PICTURES, "16"], cwd=folder, check=True)
+        for n in range(16):
+            for part in "train", "val":
+                os.makedirs("%s/data/%s/%s" % (folder, part, "ab"[n % 2]), exist_ok=True)
+                shutil.copy("%s/hr/%d.png" % (folder, n), "%s/data/%s/%s" % (folder, part, "ab"[n % 2]))
+        put(folder + "/.launch-job.yaml", """script: train.py
+micro-batch: {at: -b, default: 4}
+accumulation: {at: --grad-accum-steps, default: 1}
+batch-norm: true
+last-words: timm
+resume: {--resume: 'out/small/last.pth.tar'}
+""")
+
+    def command(self, variant, resume=None, every=None):
+        return [self.python, "train.py", "--data-dir", "data", "--train-split", "train", "--val-split", "val", "--model", "test_resnet",
+                "--num-classes", "2", "--img-size", "32", "--device", "cpu", "-b", "4", "--epochs", "5", "--cooldown-epochs", "0",
+                "--warmup-epochs", "1", "-j", "0", "--no-prefetcher", "--output", "out", "--experiment", "small", "--opt", "adamw",
+                "--lr", "0.01", "--log-interval", "1"] + (["--resume", resume] if resume else [])
+
+    def numbered(self, path):
+        """The steps of a state; its number is that of an epoch, counted from 0."""
+        return self.checks * (1 + int(path.rsplit("-", 1)[1].split(".")[0]))
+
+    def own(self, folder):
+        path = folder + "/out/small/last.pth.tar"
+        return path if os.path.exists(path) else None
 
 
 class NanoGPT(Family):
@@ -335,7 +520,7 @@ class BasicSR(Family):
         put(folder + "/x.yml", text)
 
 
-FAMILIES = {f.name: f for f in (HuggingFace, Accelerate, NanoGPT, BasicSR)}
+FAMILIES = {f.name: f for f in (HuggingFace, Tuning, Accelerate, Diffusers, NanoGPT, BasicSR, Lightning, Timm)}
 
 WARM = """
 import atexit, json, os, runpy, sys, traceback
@@ -405,7 +590,7 @@ class Program:
         """Returns the code, the output, and the trace of each process."""
         trace = os.path.join(self.top, "trace")
         open(trace, "w").close()
-        plan.update(script=self.family.script, trace=trace, once=os.path.join(self.top, "once"))
+        plan.update(script=self.family.script, drawn=self.family.drawn_as, trace=trace, once=os.path.join(self.top, "once"))
         env = dict(os.environ, SEEDS_PLAN=json.dumps(plan), PYTHONPATH=os.path.join(HERE, "injected") + ":" + self.top, HOME=self.top,
                    OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="", PYTHONDONTWRITEBYTECODE="1", HF_HUB_OFFLINE="1",
                    XDG_STATE_HOME=os.path.join(self.top, "state"), MKL_NUM_THREADS="1")
@@ -481,7 +666,8 @@ class Seeds:
         variant, at = chance.choice(self.family.variants), self.family.drawn(chance, place)
         whole, counts = self.reference(variant, self.a.split)
         most = counts.get("%s %d" % (place, at), 0)
-        row = {"family": self.family.name, "variant": variant, "seed": seed, "place": place, "at": at}
+        refused = place == "optimizer" or self.family.epochs and place != "validation"
+        row = {"refused": refused, "family": self.family.name, "variant": variant, "seed": seed, "place": place, "at": at}
         if not most:
             return dict(row, wrong="no such operator: %s" % sorted(counts))
         row["operator"], row["of"] = chance.randint(1, most), most
@@ -503,7 +689,7 @@ class Seeds:
         else:
             state = words.get("path") or self.family.own(p.top)
             row["from"] = state and os.path.basename(state)
-            if place == "optimizer" and not words.get("path") and not self.a.all:
+            if refused and not words.get("path") and not self.a.all:
                 return dict(row, ok=bool(words.get("why")))
             code, text, resumed = p.run(resume=state)
             resumed = resumed[0] if resumed else []
@@ -583,7 +769,7 @@ def table(name, place, rows):
 def fine(r):
     if "wrong" in r:
         return False
-    if r["place"] == "optimizer":
+    if r["refused"]:
         return not r.get("saved") and bool(r.get("why"))
     return r["lost"] == 0 and (r.get("apart", 1) < 1e-3 or r.get("same") or r.get("as its own", False))
 

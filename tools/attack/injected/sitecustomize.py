@@ -3,7 +3,8 @@
 It changes no file of the program, and is in place with launch and without. SEEDS_PLAN is a JSON document: "script" is the
 program's name; "trace" the file for what was seen; "place", "at" and "operator", if they are there, say where to fail: after so
 many optimizer steps of this process, in that operator of the forward passes, the backward passes, the optimizer's step,
-what lies between those two ("clip"), or the next validation; "once" is a file that stands for a failure already made.
+what lies between those two ("clip"), or the next validation; "drawn": a pass without gradients is one, too; "once" is a file
+that stands for a failure already made. A program that does not seed its random numbers begins with the same ones each time.
 """
 import json
 import os
@@ -21,6 +22,7 @@ def inject():
     from torch.optim import optimizer as optim
     from torch.utils._python_dispatch import TorchDispatchMode
 
+    torch.manual_seed(0)
     out = open(PLAN["trace"], "a", buffering=1)
     place, at = PLAN.get("place"), PLAN.get("at")
     failing = place is not None and not os.path.exists(PLAN["once"])
@@ -67,7 +69,7 @@ def inject():
         if torch.is_grad_enabled():
             if now["phase"] != "forward":
                 now["phase"], now["top"] = "forward", None
-        elif not m.training:
+        elif not m.training or PLAN.get("drawn"):
             if now["phase"] != "validation":
                 now["phase"], now["top"] = "validation", None
         if now["top"] is None:
