@@ -191,7 +191,7 @@ test-trace:
 	@python=$${LAUNCH_TEST_TORCH:-$$($(PYTHON) tools/tracetorch/env.py)} || { test $$? = 75 || exit 1; \
 		echo 'no package index here: no script was traced, and the tracer (core/trace/trace.py) was not tested'; exit 0; }; \
 		LAUNCH_TEST_TORCH=$$python $(GO) test ./core/trace -count=1 -v -run '^TestTracer' && \
-		LAUNCH_TEST_PYTHON=$$python $(GO) test ./core/overlay -count=1 -run '^TestWordsOfOneThatSavesItself' # optimizers show their steps since torch 2
+		LAUNCH_TEST_PYTHON=$$python $(GO) test ./core/overlay -count=1 -run '^TestWordsOf(OneThatSavesItself|Melk)' # optimizers show their steps since torch 2
 
 # test-install installs a wheel of launch with pip, pipx and uv, each in a fresh environment, where a package index is within reach.
 CLIENTS := bin/clients

@@ -21,6 +21,7 @@ writes at the end of this file. It has these names:
   place(owner, step) is the path of the state of that step, as a resume is given it.
   aside(owner, step, path), where states of all steps have one path: where the one that lies there is kept, or None if it
                 is of that step.
+  ASKED         is there, and false, if launch is not to ask for a state between two steps.
   AGAIN         is there, and true, if a resume makes the validation of its step again.
   save(owner, step, into) has the program save into that empty folder, and returns [(path in it, path where it belongs)].
                 They are moved in this order; the last one is the state.
@@ -86,7 +87,8 @@ class Words(object):
         self.model = ()  # whose tensors these are
         self.trained, self.still, self.moving, self.copies = [], [], [], []
         self.tracked = False  # the second step has shown which tensors the passes change
-        self.made, self.counts = 0, False  # calls of optimizers, each at its beginning and at its end; whether they are counted
+        self.made = self.left = 0  # calls of optimizers, each at its beginning and at its end; and at its end alone
+        self.counts = False  # whether they are counted
         self.next, self.retries, self.known = 0.0, None, 0  # of the card's allocator
         self.spoken = False  # the program has saved by itself as it failed, or has been kept from that
 
@@ -148,10 +150,7 @@ class Words(object):
         try:
             self.note(*args)
         except Exception as e:
-            at = e.__traceback__
-            while at.tb_next is not None:
-                at = at.tb_next
-            file = at.tb_frame.f_code.co_filename
+            file = innermost(e)
             if file not in (__file__, WORDS) and "/torch/" not in file and "/numpy/" not in file:
                 raise
 
@@ -241,19 +240,22 @@ class Words(object):
 
     def ending(self, owner, value):
         """What the method goes on with by which a program saves because it ends; None: it is not to save."""
+        changed = value
         try:
-            value, record = self.ended(owner, value)
+            changed, record = self.ended(owner, value)
+            if record is not None:
+                record()
         except Wrong as e:
             if str(e):
                 self.spoken = True
                 self.plainly("words", why=str(e))
             return None
         except Exception as e:
+            if changed is None and innermost(e) not in (__file__, WORDS):
+                raise  # the program itself could not save
             self.plainly("words", why=("launch could not judge what the program saves: %s: %s" % (type(e).__name__, e))[:300])
             return value
-        if record is not None:
-            record()  # what goes wrong here is the program's
-        return value
+        return changed
 
     def ended(self, owner, value):
         """What the method goes on with; and what records the state in its place, or None."""
@@ -267,7 +269,8 @@ class Words(object):
         if passes:
             if failed and not self.counts and not judges:
                 return value, None  # before torch 2 nothing shows whether an optimizer's step had begun
-            seen = 2 if judges else None  # such a program may move its tensors as it ends, and change others after each pass
+            # a pass may be within an optimizer's call; such a program changes others after each pass, and moves all as it ends
+            seen = 2 if judges else None
             if self.step is None or (failed or judges) and self.sum()[:seen] != self.versions[:seen]:
                 raise Wrong(HALF)
             step = self.step
@@ -316,12 +319,16 @@ class Words(object):
         if None in tables or compiling is None:
             return
 
-        def stepped(optimizer, args, kwargs):
-            if not compiling():
-                self.made += 1
+        def counting(ends):
+            def stepped(optimizer, args, kwargs):
+                if not compiling():
+                    self.made += 1
+                    self.left += ends
 
-        for table in tables:
-            table[-2] = stepped
+            return stepped
+
+        for table, ends in zip(tables, (0, 1)):
+            table[-2] = counting(ends)
         self.counts = True
 
     def tensors(self, models):
@@ -355,7 +362,7 @@ class Words(object):
         """What shows a change: optimizers were called; versions count what is done in place, but not by way of .data, and
         .data = changes the address."""
         versions = [sum(map(self.version, group)) for group in (self.trained, self.still)]
-        return (self.made, *versions, sum([t.data_ptr() for t in self.trained + self.still]))
+        return (self.left, *versions, self.made, sum([t.data_ptr() for t in self.trained + self.still]))
 
     # --- at the end
 
@@ -560,6 +567,11 @@ def frames(at):
         all.append(at.tb_frame)
         at = at.tb_next
     return all
+
+
+def innermost(e):
+    """The file in which an exception was raised."""
+    return frames(e.__traceback__)[-1].f_code.co_filename
 
 
 def names(at):

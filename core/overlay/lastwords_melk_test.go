@@ -70,15 +70,17 @@ class TrainingEpochLoop:
 
     def optimizer_step(self):
         t = self.trainer
-        self.closure()
-        at("states", self.batch)  # an optimizer changes its own states first
-        weight = t.lightning_module[0].weight
-        with torch.no_grad():
-            weight.add_(1)
-        at("optimizer", self.batch)
-        with torch.no_grad():
-            weight.sub_(1)
-        t.optimizer.step()
+
+        def rest():
+            self.closure()
+            at("states", self.batch)  # an optimizer changes its own states first
+            weight = t.lightning_module[0].weight
+            with torch.no_grad():
+                weight.add_(1)
+                at("optimizer", self.batch)
+                weight.sub_(1)
+
+        t.optimizer.step(rest)
         t.optimizer.zero_grad()
         t.made += 1
 
@@ -117,7 +119,7 @@ from pytorch_lightning.loops.epoch.training_epoch_loop import NEW
 class TrainerProperties:
     @property
     def global_step(self):
-        return self.fit_loop.global_step
+        return self.fit_loop.epoch_loop.global_step
 
     @property
     def current_epoch(self):
@@ -135,7 +137,7 @@ class TrainerProperties:
 `,
 	"pytorch_lightning/trainer/trainer.py": `import torch
 from failures import fail
-from pytorch_lightning.loops.epoch.training_epoch_loop import TrainingEpochLoop
+from pytorch_lightning.loops.epoch.training_epoch_loop import NEW, TrainingEpochLoop
 from pytorch_lightning.trainer.properties import TrainerProperties
 
 
@@ -143,13 +145,14 @@ class FitLoop:
     def __init__(self, trainer):
         self.epoch_loop, self.current_epoch = TrainingEpochLoop(trainer), 0
 
-    @property
-    def global_step(self):
-        return self.epoch_loop.global_step
+    if not NEW:
+        @property
+        def global_step(self):
+            return self.epoch_loop.global_step
 
-    @global_step.setter
-    def global_step(self, value):
-        self.epoch_loop.global_step = value
+        @global_step.setter
+        def global_step(self, value):
+            self.epoch_loop.global_step = value
 
     def run(self):
         while self.current_epoch < 3:

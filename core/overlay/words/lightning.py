@@ -121,17 +121,16 @@ def finished(trainer):
 
 
 def record(trainer, path, step, into):
-    at, path = trainer.fit_loop, os.path.join(into, "state.ckpt")
-    before = at.global_step, at.current_epoch if counted(trainer) else None
-    if counted(trainer):
-        epoch, steps = now["epoch"]
+    at, path, older = trainer.fit_loop, os.path.join(into, "state.ckpt"), counted(trainer)
+    if older:
+        before, (epoch, steps) = (at.global_step, at.current_epoch), now["epoch"]
         at.global_step, at.current_epoch = step - 1, epoch - (step == steps)  # it writes one more of each
     now["saving"] = True
     try:
         trainer.save_checkpoint(path, *arguments()[1:])
     finally:
         del now["saving"]
-        if counted(trainer):
+        if older:
             at.global_step, at.current_epoch = before
     return path
 
