@@ -271,15 +271,16 @@ class Words(object):
                 return value, None  # before torch 2 nothing shows whether an optimizer's step had begun
             # a pass may be within an optimizer's call; such a program changes others after each pass, and moves all as it ends
             seen = 2 if judges else None
-            if self.step is None or (failed or judges) and self.sum()[:seen] != self.versions[:seen]:
+            half = self.step is None or (failed or judges) and self.sum()[:seen] != self.versions[:seen]
+            if judges and sys.exc_info()[1] is None and (half or self.moving or not self.tracked):
+                self.family.later()  # the pass goes on, and needs what it has changed
+                raise Wrong("")
+            if half:
                 raise Wrong(HALF)
             step = self.step
         said = {"step": step, "skips": int(due), "why": ""}
         if judges and step in (0, self.began):
             raise Wrong("no step was finished since the program started")
-        if passes and judges and sys.exc_info()[1] is None and (self.moving or not self.tracked):
-            self.family.later()  # the pass goes on, and needs what it has changed
-            raise Wrong("")
         if hasattr(self.family, "record"):
             return None, lambda: self.record(owner, value, passes, failed, said)
         if passes and self.tracked:

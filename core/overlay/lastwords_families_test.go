@@ -508,9 +508,20 @@ func TestLastWordsOfEpochs(t *testing.T) {
 var lightningProgram = map[string]string{
 	"failures.py":       failures,
 	"loops/__init__.py": "",
+	"loops/fetchers.py": `from failures import fail
+
+
+class Fetcher:
+    def __init__(self, trainer):
+        self.trainer = trainer
+
+    def __next__(self):
+        fail("fetch", self.trainer.global_step)
+`,
 	"loops/evaluation.py": `import torch
 from types import SimpleNamespace as Space
 from failures import fail
+from loops.fetchers import Fetcher
 
 
 class EvaluationLoop:
@@ -522,6 +533,7 @@ class EvaluationLoop:
     def run(self):
         total = 0.0
         for i in range(self.batch_progress.current.completed, 3):
+            next(Fetcher(self.trainer))
             for c in (self.batch_progress.total, self.batch_progress.current):
                 c.ready, c.started = c.ready + 1, c.started + 1
             total += self._evaluation_step(i)
@@ -635,6 +647,7 @@ func TestLastWordsOfLightning(t *testing.T) {
 		files, why string
 	}{
 		{fail: "eval:8", files: "epoch=1-step=8-before-validation.ckpt"},
+		{fail: "fetch:8", files: "epoch=1-step=8-before-validation.ckpt"},
 		{fail: "eval:8", more: "trainer.callbacks = [Space(monitor='val_loss')]",
 			files: "epoch=1-step=8-before-validation.ckpt"},
 		{fail: "forward:6", why: "at its first batch"},

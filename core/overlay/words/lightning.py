@@ -158,7 +158,8 @@ def within(calls):
     names = [name for file, name in calls if "/loops/" in file]
     if "save_checkpoint" in [name for _, name in calls]:
         return None
-    return BETWEEN if "on_advance_end" in names and "_evaluation_step" in names else STEP if "advance" in names else None
+    validates = "on_advance_end" in names and {"_evaluation_step", "__next__"} & set(names)  # or reads its next batch
+    return BETWEEN if validates else STEP if "advance" in names else None
 
 
 def refuse(trainer, calls):
