@@ -171,7 +171,8 @@ func TestRefusalAboveACutTraceback(t *testing.T) {
 		"[mem_pool.cc:77] Take] TotalUsed : 900 plus alloc size : 200 is more than total mem size : 1000.",
 		"[mem_pool.cc:78] Take] Malloc device memory failed, error code is 207001",
 	} {
-		log := class{name: said, oom: true, fatal: true, text: "epoch 1 loss 0.4\n[ERROR] PRE_ACT(9,f,python):" + said + "\n" +
+		log := class{name: said, oom: true, fatal: true, text: "epoch 1 loss 0.4\n[ERROR] PRE_ACT(9,f,python):" + said +
+			"\n" +
 			began + inMain + call("/p/mindspore/ops.py", "run", "real_run(x)")}
 		log.check(t)
 	}

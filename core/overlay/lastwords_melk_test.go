@@ -193,7 +193,8 @@ def same(a, b):
 
 if os.environ.get("LOOK"):
     mine, whole = torch.load(last), torch.load(os.environ["LOOK"])
-    equal = same(mine["state_dict"], whole["state_dict"]) and same(mine["optimizer"]["state"], whole["optimizer"]["state"])
+    equal = same(mine["state_dict"], whole["state_dict"])
+    equal = equal and same(mine["optimizer"]["state"], whole["optimizer"]["state"])
     print("epoch", mine["epoch"], "step", mine["global_step"], "same", equal)
     sys.exit()
 module = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 8))
@@ -274,7 +275,8 @@ func TestWordsOfMelk(t *testing.T) {
 			if info, err := os.Stat(filepath.Join(states, "last.ckpt")); err != nil || info.Size() == 0 != (c.step < 0) {
 				t.Fatalf("%v; it reports %+v", err, said)
 			}
-			if !asked && (said == nil || said.Step != max(c.step, 0) || (said.Path == "") != (c.step < 0) || said.Skips != c.skips ||
+			if !asked && (said == nil || said.Step != max(c.step, 0) || (said.Path == "") != (c.step < 0) ||
+				said.Skips != c.skips ||
 				!strings.Contains(said.Why, c.why) || (said.Why == "") != (c.why == "")) {
 				t.Errorf("it reports %+v", said)
 			}

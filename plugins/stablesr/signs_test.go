@@ -195,7 +195,8 @@ func TestMetric(t *testing.T) {
 	}
 }
 
-// What main.py's melk saves is judged by the last words of Lightning; it saves on request, too (main.py:718 at 398ee938).
+// What main.py's melk saves is judged by the last words of Lightning; it saves on request, too (main.py:718 at
+// 398ee938).
 func TestMelk(t *testing.T) {
 	dir := checkoutDir(t, "checkout", map[string]func(string) string{"r.yaml": nil})
 	path := filepath.Join(dir, "main.py")
@@ -205,7 +206,8 @@ func TestMelk(t *testing.T) {
 	}
 	for more, want := range map[string][2]string{
 		"": {},
-		"\n\ndef melk(*args):\n    trainer.save_checkpoint('last.ckpt')\n\n\nsignal.signal(signal.SIGUSR1, melk)\n": {"lightning", "SIGUSR1"},
+		"\n\ndef melk(*args):\n    trainer.save_checkpoint('last.ckpt')\n\n\nsignal.signal(signal.SIGUSR1, melk)\n": {
+			"lightning", "SIGUSR1"},
 	} {
 		write(t, path, string(text)+more)
 		j, err := recognize(dir, "main.py", "--train", "--base", "r.yaml", "--gpus", "0,")

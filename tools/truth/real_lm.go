@@ -98,12 +98,12 @@ var lmForms = map[string]func(l lmStep, s *arch.Step) error{
 		s.Quant = &arch.Quant{Bits: 8, Compute: s.Weights, Loaded: s.Weights}
 		return nil
 	},
-	"cut":           func(_ lmStep, s *arch.Step) error { s.Cut = true; return nil },
-	"held":          func(_ lmStep, s *arch.Step) error { s.Held = true; return nil },
-	"dpo":           unpriced("DPO of trl before 1.16, which makes logits"),
-	"fsdp":          fullySharded,
-	"zero_2":        zero(2),
-	"zero_3":        zero(3),
+	"cut":    func(_ lmStep, s *arch.Step) error { s.Cut = true; return nil },
+	"held":   func(_ lmStep, s *arch.Step) error { s.Held = true; return nil },
+	"dpo":    unpriced("DPO of trl before 1.16, which makes logits"),
+	"fsdp":   fullySharded,
+	"zero_2": zero(2),
+	"zero_3": zero(3),
 	"zero_3_own": func(l lmStep, s *arch.Step) error { // DeepSpeed's own numbers, where accelerate's file names none
 		err := zero(3)(l, s)
 		s.Shards.Reduce, s.Shards.Prefetch, s.Shards.Persistence = 5e8, 5e7, 1e5

@@ -338,7 +338,8 @@ var Faults = []Fault{
 // Headless are messages of exceptions whose heads are in another line: several processes printed at once. They are
 // ATen's (TensorIterator.cpp, LinearAlgebra.cpp, ExpandUtils.cpp, ScalarType's checks) and autograd's.
 var Headless = rx(`^(?:Expected all tensors to be on the same device, but|` +
-	`mat1 and mat2 (?:shapes cannot be multiplied|must have)|The size of tensor a \(\d+\) must match the size|element \d+ of tensors does not require grad|` +
+	`mat1 and mat2 (?:shapes cannot be multiplied|must have)|The size of tensor a \(\d+\) must match the size|` +
+	`element \d+ of tensors does not require grad|` +
 	`one of the variables needed for gradient computation has been|Trying to backward through the graph a second|` +
 	`Expected to have finished reduction in the prior iteration|expected scalar type \w+ but found )`)
 
