@@ -319,7 +319,8 @@ func TestOtherLimits(t *testing.T) {
 			"GPU 0 has a total capacity of 268.58 GiB of which 203.25 GiB is free. " +
 			"Of the allocated memory 60.00 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but " +
 			"unallocated.\n", oom.GPUUnspecified, "vm.max_map_count", "micro-batch"},
-		{"much is free on Windows", "[2026-03-04] [INFO] " + began + "[2026-03-04] [INFO] File \"D:\\u\\fit.py\", line 7, in " +
+		{"much is free on Windows", "[2026-03-04] [INFO] " + began +
+			"[2026-03-04] [INFO] File \"D:\\u\\fit.py\", line 7, in " +
 			"<module>\n[2026-03-04] [INFO] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. " +
 			"GPU 0 has a total capacity of 24.00 GiB of which 9.25 GiB is free. " +
 			"Of the allocated memory 12.00 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but " +

@@ -232,13 +232,15 @@ var engines = []engine{
 	{"inference", rx(`[/\\](?:whisper|whisperx|sentence_transformers|lm_eval|insightface|easyocr|segment_anything|sam2)` +
 		`[/\\]\w|[/\\]ultralytics[/\\]engine[/\\]predictor|[/\\]transformers[/\\]pipelines[/\\]|` +
 		`^\s+\S.*\.(?:predict|transcribe|encode|embed|infer|inference|upscale)\w*\(`), []proposal{
-		give("none", "nothing kept for a backward pass, if it runs with gradients", plainTorch(109, "torch.inference_mode()")),
+		give("none", "nothing kept for a backward pass, if it runs with gradients",
+			plainTorch(109, "torch.inference_mode()")),
 		give("speed", "fewer inputs at a time"),
 		give("numerics", fewerBits),
 		give("recipe", "smaller or shorter inputs, or a smaller model")}, nil, nil},
 }
 
-// made are the engines of what makes something with a model, and trains one elsewhere in the same program or not at all.
+// made are the engines of what makes something with a model, and trains one elsewhere in the same program or not at
+// all.
 var made = []string{"diffusers", "comfyui", "webui", "generate", "inference"}
 
 const (

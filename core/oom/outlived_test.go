@@ -45,7 +45,7 @@ func TestWentOn(t *testing.T) {
 	}
 	for name, stamp := range map[string]string{"logging": "2026-03-04 05:06:0%d,123 - fit - %s - ",
 		"vLLM": "(Worker pid=7) " +
-		"%[2]s 03-04 05:06:0%[1]d [fit.py:7] ", "absl": "%.1[2]s0304 05:06:0%[1]d.123456 77 fit.py:7] "} {
+			"%[2]s 03-04 05:06:0%[1]d [fit.py:7] ", "absl": "%.1[2]s0304 05:06:0%[1]d.123456 77 fit.py:7] "} {
 		for _, raised := range []string{"ImportError: libcudart.so.12: cannot open shared object file: No such file",
 			"KeyError: 'plot'", "RuntimeError: CUDA error: invalid device function"} {
 			said := func(second int, level, words string) string { return fmt.Sprintf(stamp, second, level) + words + "\n" }
