@@ -36,8 +36,8 @@ func TestOwnSettings(t *testing.T) {
 			"torch.OutOfMemoryError: CUDA out of memory. " + sizes + "\n", []string{step}, "-ngl"},
 		"llama.cpp's context": {"llama_kv_cache: size = 4096.00 MiB\nllama_init_from_model: failed to initialize the " +
 			"context: failed to allocate compute pp buffers\n", []string{"-ctk"}, step},
-		"vLLM's workers": {"(RayWorkerWrapper pid=7) " + trace + "(RayWorkerWrapper pid=7) torch.OutOfMemoryError: CUDA out " +
-			"of memory. " + sizes + "\n", []string{"--max-num-seqs"}, step},
+		"vLLM's workers": {"(RayWorkerWrapper pid=7) " + trace + "(RayWorkerWrapper pid=7) torch.OutOfMemoryError: CUDA " +
+			"out of memory. " + sizes + "\n", []string{"--max-num-seqs"}, step},
 		"a training beside vLLM": {"(EngineCore_DP0 pid=7) INFO the model is loaded\n" + began + call("/w/actor.py", "update",
 			"loss.backward()") + call(library+"torch/_tensor.py", "backward", "torch.autograd.backward(") +
 			"torch.OutOfMemoryError: CUDA out of memory. " + sizes + "\n", []string{step}, "--max-num-seqs"},
