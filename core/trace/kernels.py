@@ -59,12 +59,16 @@ def scratch(torch):
         return torch.empty_like(output)
 
     def tiles(tokens, wide, wider):
-        """The gradient of q in float32, in whole tiles, and the sum of each token's result times its gradient: mha_bwd in
-        flash_attn/flash_api.cpp, workspace_elements_gq in mem_eff_attention/kernel_backward.h."""
-        def made(grad, q, *a, **k):
+        """The gradient of q in float32, in whole tiles, and the sum of each token's result times its gradient; where keys have
+        fewer heads, the gradients of keys and values once for each head of q. mha_bwd in flash_attn/flash_api.cpp,
+        workspace_elements_gq in mem_eff_attention/kernel_backward.h."""
+        def made(grad, q, keys, *a, **k):
             channels = wide if q.shape[-1] <= 128 else wider
             up = [-(-n // of) * of for n, of in zip(q.shape[-2:], (tokens, channels))]
-            return q.new_empty((*q.shape[:-2], up[0], up[1] + 1), dtype=torch.float32)
+            bytes = 4 * q.shape[0] * q.shape[1] * up[0] * (up[1] + 1)
+            if keys.shape[1] < q.shape[1]:
+                bytes += 2 * q.shape[0] * q.shape[1] * keys.shape[2] * keys.shape[3] * keys.dtype.itemsize
+            return q.new_empty(bytes, dtype=torch.uint8)
         return made
 
     def unreduced(input, target, reduction=1, *a, **k):
