@@ -102,8 +102,11 @@ func (a *attempt) lastWords(out *run.Outcome, courses []run.Course) {
 	if w.Path != "" && (out.Saved == nil || !sameFile(out.Saved.Path, w.Path)) {
 		w = &run.LastWords{Why: w.Path + " is not complete, or not the newest state of this run", Asked: w.Asked}
 	}
-	if out.LastWords = w; w.Path != "" && !w.Kept && !w.Asked {
+	if w.Path != "" && !w.Kept && !w.Asked {
 		out.Saved.At, out.Saved.Exact = courses, false
+	}
+	if w.Asked || out.Ending == run.OutOfMemory { // of another failure it is what the program itself saves
+		out.LastWords = w
 	}
 }
 
