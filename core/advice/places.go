@@ -206,16 +206,16 @@ var engines = []engine{
 		give("speed", "data in smaller parts"), give("numerics", "float32 in place of float64")}, nil, nil},
 	// docs/source/en/optimization/memory.md
 	{"diffusers", rx(`[/\\]diffusers[/\\]pipelines[/\\]`), []proposal{
-		give("none", "pictures decoded in tiles", flag("diffusers", "pipe.vae.enable_tiling()")),
 		give("speed", "parts of the pipeline on the card only while they work", flag("diffusers",
 			"pipe.enable_model_cpu_offload()")),
 		give("speed", "fewer pictures at a time", flag("diffusers", "num_images_per_prompt=1")),
+		give("numerics", inTiles, flag("diffusers", "pipe.vae.enable_tiling()")),
 		give("numerics", fewerBits),
 		give("recipe", smallerPictures)}, nil, nil},
 	// comfy/cli_args.py
 	{"comfyui", rx(`[/\\]comfy[/\\]\w|^!!! Exception during processing`), []proposal{
-		give("none", "pictures decoded in tiles", flag("comfyui", "VAE Decode (Tiled)")),
 		give("speed", "parts of the models on the card only while they work", flag("comfyui", "--lowvram")),
+		give("numerics", inTiles, flag("comfyui", "VAE Decode (Tiled)")),
 		give("numerics", "weights of fewer bits", flag("comfyui", "--fp8_e4m3fn-unet")),
 		give("recipe", smallerPictures)}, nil, nil},
 	// modules/cmd_args.py
@@ -245,6 +245,7 @@ var made = []string{"diffusers", "comfyui", "webui", "generate", "inference"}
 
 const (
 	fewerBits       = "weights in bf16, or of fewer bits"
+	inTiles         = "pictures decoded in tiles, whose tones may differ a little"
 	smallerPictures = "smaller pictures, or fewer frames"
 )
 

@@ -33,8 +33,11 @@ func List(ctx context.Context) ([]gpu.Device, error) {
 // look is devices, for as long as ctx lasts: a driver that hangs keeps who reads its files.
 func (f *files) look(ctx context.Context) ([]gpu.Device, error) { return moving(ctx, f.devices) }
 
-// still is how long no file is read by a driver that hangs.
-const still = time.Second
+// still is how long no file is read by a driver that hangs, and rounds how many of these are waited for at most.
+const (
+	still  = time.Second
+	rounds = 30
+)
 
 // moving is what read returns. Past ctx's deadline it is waited for as long as files are read: many of them are, and a
 // busy machine gives this process little time.
@@ -46,7 +49,8 @@ func moving(ctx context.Context, read func() []gpu.Device) ([]gpu.Device, error)
 		return all, nil
 	case <-ctx.Done():
 	}
-	for before := int64(-1); errors.Is(ctx.Err(), context.DeadlineExceeded) && before != reads.Load(); {
+	before, late := int64(-1), errors.Is(ctx.Err(), context.DeadlineExceeded)
+	for i := 0; i < rounds && late && before != reads.Load(); i++ {
 		before = reads.Load()
 		select {
 		case all := <-done:
